@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from pathlib import Path
+from typing import Literal
 
 from libs.core.lanes import Lane
 
@@ -106,3 +108,28 @@ class BackendLostError(Exception):
 
 class BackendStartError(Exception):
     """The backend cannot start as configured; the message names the folder, key or resource at fault."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partition:
+    """Share of a machine: CPU core numbers, GPU UUIDs or MIG instance UUIDs, as text."""
+
+    kind: Literal["cpu", "gpu", "mig"]
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VllmOptions:
+    """How vLLM is started. Exactly one of `kv_cache_gib` (CPU) and `gpu_memory_ratio` (GPU, 0 to 1) is set."""
+
+    model_name: str
+    model_folder: Path
+    partition: Partition
+    max_context_tokens: int
+    max_active_sequences: int
+    max_batched_tokens: int
+    block_size_tokens: int
+    enforce_eager: bool
+    dtype: str = "auto"
+    kv_cache_gib: float | None = None
+    gpu_memory_ratio: float | None = None
