@@ -109,10 +109,10 @@ def _settle_job(connection: Connection, job_id: str, settlements: list[Settlemen
     for settlement in live:
         match settlement:
             case Success():
-                _record_success(connection, settlement, seq)
+                _record_success(connection, settlement, seq, now_s)
                 seq += 1
             case Failure(retry_at_s=None):
-                _record_failure(connection, settlement, seq)
+                _record_failure(connection, settlement, seq, now_s)
                 seq += 1
             case Failure():
                 _record_retry(connection, settlement)
@@ -142,7 +142,7 @@ def _update_item(connection: Connection, claim: Claim, **values: object) -> None
     connection.execute(update(ITEMS).where(ITEMS.c.job_id == claim.job_id, ITEMS.c.item_index == claim.index).values(**values))
 
 
-def _record_success(connection: Connection, success: Success, seq: int) -> None:
+def _record_success(connection: Connection, success: Success, seq: int, now_s: float) -> None:
     _update_item(
         connection,
         success.claim,
@@ -151,16 +151,19 @@ def _record_success(connection: Connection, success: Success, seq: int) -> None:
         result_key=success.result.key,
         result_offset=success.result.offset,
         result_length=success.result.length,
+        ended_at_s=now_s,
+        completion_tokens=success.completion_tokens,
         holder="",
     )
 
 
-def _record_failure(connection: Connection, failure: Failure, seq: int) -> None:
+def _record_failure(connection: Connection, failure: Failure, seq: int, now_s: float) -> None:
     _update_item(
         connection,
         failure.claim,
         state=ItemState.FAILED,
         result_seq=seq,
+        ended_at_s=now_s,
         failures=ITEMS.c.failures + 1,
         error_reason=failure.reason,
         error_message=failure.message[:_MESSAGE_MAX_CHARS],

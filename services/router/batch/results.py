@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, select
 
-from services.router.batch.domain import EndedItem
+from services.router.batch.domain import BlobRef, EndedItem
 from services.router.batch.rows import to_ended
 from services.router.batch.schema import ITEMS
 
@@ -29,3 +29,9 @@ def read_ordered(connection: Connection, job_id: str, *, from_index: int, limit:
             break
         ended.append(to_ended(row))
     return ended
+
+
+def read_payload(connection: Connection, job_id: str, index: int) -> BlobRef:
+    """Return where the line of an item is stored."""
+    row = connection.execute(select(ITEMS).where(ITEMS.c.job_id == job_id, ITEMS.c.item_index == index)).one()
+    return BlobRef(key=row.payload_key, offset=row.payload_offset, length=row.payload_length)

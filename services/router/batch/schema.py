@@ -55,9 +55,12 @@ ITEMS = Table(
     Column("result_key", String(256)),
     Column("result_offset", BigInteger),
     Column("result_length", Integer),
+    Column("ended_at_s", Double),
+    Column("completion_tokens", Integer, nullable=False, server_default=text("0")),
     Column("error_reason", String(64), nullable=False, server_default=text("''")),
     Column("error_message", String(1024), nullable=False, server_default=text("''")),
     Index("ix_items_work", "job_id", "state", "prefix_group", "item_index"),
     Index("ix_items_lease", "state", "lease_until_s"),
     Index("ix_items_results", "job_id", "result_seq"),
+    Index("ix_items_ended", "job_id", "ended_at_s"),
 )

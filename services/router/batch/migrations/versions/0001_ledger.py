@@ -57,12 +57,15 @@ def upgrade() -> None:
         sa.Column("result_key", sa.String(256)),
         sa.Column("result_offset", sa.BigInteger),
         sa.Column("result_length", sa.Integer),
+        sa.Column("ended_at_s", sa.Double),
+        sa.Column("completion_tokens", sa.Integer, nullable=False, server_default=zero),
         sa.Column("error_reason", sa.String(64), nullable=False, server_default=empty),
         sa.Column("error_message", sa.String(1024), nullable=False, server_default=empty),
     )
     op.create_index("ix_items_work", "items", ["job_id", "state", "prefix_group", "item_index"])
     op.create_index("ix_items_lease", "items", ["state", "lease_until_s"])
     op.create_index("ix_items_results", "items", ["job_id", "result_seq"])
+    op.create_index("ix_items_ended", "items", ["job_id", "ended_at_s"])
 
 
 def downgrade() -> None:
