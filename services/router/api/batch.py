@@ -47,7 +47,7 @@ class BatchServicer(batch_pb2_grpc.BatchServiceServicer):
     def __init__(self, parts: BatchParts) -> None:
         self._parts = parts
 
-    async def SubmitJob(  # noqa: N802  # gRPC's name
+    async def SubmitJob(
         self, request_iterator: AsyncIterator[batch_pb2.SubmitJobRequest], context: Any
     ) -> batch_pb2.SubmitJobResponse:
         """Store a job."""
@@ -91,11 +91,11 @@ class BatchServicer(batch_pb2_grpc.BatchServiceServicer):
         await submission.start()
         return submission
 
-    async def GetJob(self, request: batch_pb2.GetJobRequest, context: Any) -> batch_pb2.GetJobResponse:  # noqa: N802
+    async def GetJob(self, request: batch_pb2.GetJobRequest, context: Any) -> batch_pb2.GetJobResponse:
         """Read one job."""
         return batch_pb2.GetJobResponse(job=await self._message(await self._job(request.job_id, context)))
 
-    async def ListJobs(self, request: batch_pb2.ListJobsRequest, context: Any) -> batch_pb2.ListJobsResponse:  # noqa: N802
+    async def ListJobs(self, request: batch_pb2.ListJobsRequest, context: Any) -> batch_pb2.ListJobsResponse:
         """Page through the tenant's jobs."""
         size = requests.check_page_size(request.page_size)
         before = requests.read_page_token(request.page_token)
@@ -107,27 +107,29 @@ class BatchServicer(batch_pb2_grpc.BatchServiceServicer):
         token = requests.page_token(page[-1].created_at_s, page[-1].job_id) if len(found) > size else ""
         return batch_pb2.ListJobsResponse(jobs=[await self._message(job) for job in page], next_page_token=token)
 
-    async def WatchJob(self, request: batch_pb2.WatchJobRequest, context: Any) -> None:  # noqa: N802
+    async def WatchJob(self, request: batch_pb2.WatchJobRequest, context: Any) -> AsyncIterator[batch_pb2.WatchJobResponse]:
         """Stream progress until the job ends."""
         sent: batch_pb2.Job | None = None
         while True:
             job = await self._job(request.job_id, context)
             message = await self._message(job)
             if message != sent:
-                await context.write(batch_pb2.WatchJobResponse(job=message))
+                yield batch_pb2.WatchJobResponse(job=message)
                 sent = message
             if job.state in ENDED_JOBS:
                 return
             await asyncio.sleep(_WATCH_INTERVAL_S)
 
-    async def CancelJob(self, request: batch_pb2.CancelJobRequest, context: Any) -> batch_pb2.CancelJobResponse:  # noqa: N802
+    async def CancelJob(self, request: batch_pb2.CancelJobRequest, context: Any) -> batch_pb2.CancelJobResponse:
         """End a job."""
         job_id = requests.check_id("job_id", request.job_id)
         tenant, now_s = self._parts.tenant_of(context), self._parts.clock.wall_s()
         job = await self._parts.database.run(lambda connection: jobs.request_cancel(connection, tenant, job_id, now_s=now_s))
         return batch_pb2.CancelJobResponse(job=await self._message(job))
 
-    async def ReadResults(self, request: batch_pb2.ReadResultsRequest, context: Any) -> None:  # noqa: N802
+    async def ReadResults(
+        self, request: batch_pb2.ReadResultsRequest, context: Any
+    ) -> AsyncIterator[batch_pb2.ReadResultsResponse]:
         """Stream ended items."""
         job = await self._job(request.job_id, context)
         form = requests.result_form(request.format, of_job=job.line_format)
@@ -139,7 +141,7 @@ class BatchServicer(batch_pb2_grpc.BatchServiceServicer):
             for item in ended:
                 kind = await self._kind(job.job_id, item)
                 line = await result_text(item, form, store=self._parts.store, kind=kind, created_s=int(job.created_at_s))
-                await context.write(messages.result_message(offset, item, line))
+                yield messages.result_message(offset, item, line)
                 offset += 1
             if len(ended) == _READ_ROWS:
                 continue
@@ -161,13 +163,11 @@ class BatchServicer(batch_pb2_grpc.BatchServiceServicer):
         line = parse_line(await self._parts.store.read(payload))
         return OpenAiKind.COMPLETIONS if line.form is LineForm.OPENAI_COMPLETIONS else OpenAiKind.CHAT
 
-    async def GetTicket(self, request: batch_pb2.GetTicketRequest, context: Any) -> batch_pb2.GetTicketResponse:  # noqa: N802
+    async def GetTicket(self, request: batch_pb2.GetTicketRequest, context: Any) -> batch_pb2.GetTicketResponse:
         """Say where a deferred request stands."""
         return messages.ticket_message(await self._ticket(request.ticket_id, context))
 
-    async def RedeemTicket(  # noqa: N802
-        self, request: batch_pb2.RedeemTicketRequest, context: Any
-    ) -> batch_pb2.RedeemTicketResponse:
+    async def RedeemTicket(self, request: batch_pb2.RedeemTicketRequest, context: Any) -> batch_pb2.RedeemTicketResponse:
         """Give a deferred request's answer."""
         ticket = await self._ticket(request.ticket_id, context)
         if ticket.ended is None:
