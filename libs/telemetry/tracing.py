@@ -54,6 +54,13 @@ class Tracing:
             self._provider.shutdown()
 
 
+def current_trace_metadata() -> dict[str, str]:
+    """Return the metadata that carries the caller's own current span on; empty where there is none."""
+    carrier: dict[str, str] = {}
+    _PROPAGATOR.inject(carrier)
+    return carrier
+
+
 def start_tracing(*, service: str, otlp_endpoint: str | None) -> Tracing:
     """Return tracing that exports by OTLP over gRPC to host:port (plaintext), or that only passes context on where None."""
     exporter = None if otlp_endpoint is None else OTLPSpanExporter(endpoint=otlp_endpoint, insecure=True)
