@@ -1,7 +1,7 @@
 """TOML files into frozen, fully checked configuration objects.
 
-A configuration class is a `pydantic.dataclasses.dataclass` made with `STRICT`: frozen, keyword-only, no unknown keys, no
-silent conversions. Every fault of a file is reported at once, each with its path.
+A configuration class is a `pydantic.dataclasses.dataclass` made with `STRICT`: frozen, no unknown keys, no infinities. A file
+is read without silent conversions ("8" is not 8, 1 is not true). Every fault of a file is reported at once, each with its path.
 """
 
 import tomllib
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 STRICT = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -50,7 +51,8 @@ def read_toml(file: Path) -> dict[str, object]:
 def build(table: dict[str, object], config_type: type[ConfigT], *, file: str) -> ConfigT:
     """Return the checked object. Raises ConfigError with every fault of the table."""
     try:
-        return TypeAdapter(config_type).validate_python(table)
+        # Strict mode for JSON, unlike that for Python objects, knows that a file spells enums, paths and tuples out.
+        return TypeAdapter(config_type).validate_json(to_json(table, inf_nan_mode="constants"), strict=True)
     except ValidationError as error:
         faults = tuple(
             ConfigFault(".".join(str(part) for part in fault["loc"]), _words(fault["type"], fault["msg"]))
@@ -70,5 +72,7 @@ def _words(kind: str, message: str) -> str:
             return "unknown key"
         case "missing" | "missing_argument" | "missing_keyword_only_argument":
             return "required key is missing"
+        case "dataclass_type":
+            return "must be a table"
         case _:
             return message.removeprefix("Value error, ")

@@ -59,6 +59,8 @@ class SlidingSum:
     def __init__(self, *, window_s: float, buckets: int = 20) -> None:
         if window_s <= 0:
             raise ValueError(f"window_s: {window_s} must be above 0")
+        if buckets < 1:
+            raise ValueError(f"buckets: {buckets} must be at least 1")
         self._slice_s = window_s / buckets
         self._window_s = window_s
         self._buckets = buckets
@@ -70,18 +72,22 @@ class SlidingSum:
         if self._slices and self._slices[-1][0] == index:
             self._slices[-1] = (index, self._slices[-1][1] + amount)
         else:
+            self._expire(now_s)
             self._slices.append((index, amount))
 
     def total(self, *, now_s: float) -> float:
         """Return the sum of the window that ends at `now_s`."""
-        oldest = math.floor(now_s / self._slice_s) - self._buckets
-        while self._slices and self._slices[0][0] <= oldest:
-            self._slices.popleft()
+        self._expire(now_s)
         return sum(amount for _, amount in self._slices)
 
     def per_second(self, *, now_s: float) -> float:
         """Return the mean rate over the window."""
         return self.total(now_s=now_s) / self._window_s
+
+    def _expire(self, now_s: float) -> None:
+        oldest = math.floor(now_s / self._slice_s) - self._buckets
+        while self._slices and self._slices[0][0] <= oldest:
+            self._slices.popleft()
 
 
 def quantile(ordered: list[float], p: float) -> float:

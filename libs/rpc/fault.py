@@ -5,12 +5,12 @@ google.rpc.Status; `read_fault` gives it back on the caller's side.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 
 ERROR_DOMAIN = "twinlane"
@@ -98,27 +98,21 @@ def to_call_status(fault: Fault) -> CallStatus:
 
 def read_fault(error: grpc.aio.AioRpcError) -> Fault:
     """Return the fault that a failed call brought. A status without our details gets the reason "UNKNOWN"."""
-    reason, metadata, retry_after_s, never_retry, violations = "UNKNOWN", dict[str, str](), None, False, list[FieldViolation]()
-    for key, value in error.trailing_metadata() or ():
-        if key == PUSHBACK_KEY:
-            never_retry = _is_never(value)
-        elif key == STATUS_DETAILS_KEY and isinstance(value, bytes):
-            for detail in status_pb2.Status.FromString(value).details:
-                info = _unpack(detail)
-                if isinstance(info, error_details_pb2.ErrorInfo):
-                    reason, metadata = info.reason, dict(info.metadata)
-                elif isinstance(info, error_details_pb2.RetryInfo):
-                    retry_after_s = info.retry_delay.ToMilliseconds() / 1000
-                elif isinstance(info, error_details_pb2.BadRequest):
-                    violations += [FieldViolation(v.field, v.description) for v in info.field_violations]
+    trailers = dict(error.trailing_metadata() or ())
+    details = _read_details(trailers.get(STATUS_DETAILS_KEY))
+    pushback_ms = _read_pushback_ms(trailers.get(PUSHBACK_KEY))
+    retry_after_s = details.retry_after_s
+    if retry_after_s is None and pushback_ms is not None and pushback_ms >= 0:
+        retry_after_s = pushback_ms / 1000
+    never_retry = pushback_ms is not None and pushback_ms < 0
     return Fault(
         code=error.code(),
-        reason=reason,
+        reason=details.reason,
         message=error.details() or "",
-        metadata=metadata,
-        retry_after_s=retry_after_s,
+        metadata=details.metadata,
+        retry_after_s=None if never_retry else retry_after_s,
         never_retry=never_retry,
-        violations=tuple(violations),
+        violations=details.violations,
     )
 
 
@@ -140,6 +134,37 @@ def _unpack(packed: any_pb2.Any) -> Message | None:
     return None
 
 
-def _is_never(pushback: str | bytes) -> bool:
-    text = pushback.decode("ascii", "replace") if isinstance(pushback, bytes) else pushback
-    return text.strip().startswith("-")
+@dataclass(frozen=True, kw_only=True)
+class _Details:
+    reason: str = "UNKNOWN"
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    retry_after_s: float | None = None
+    violations: tuple[FieldViolation, ...] = ()
+
+
+def _read_details(value: str | bytes | None) -> _Details:
+    """Details may come from any proxy on the way: what cannot be read, or is of another domain, is left out."""
+    found = _Details()
+    try:
+        packed = status_pb2.Status.FromString(value).details if isinstance(value, bytes) else ()
+        for detail in map(_unpack, packed):
+            if isinstance(detail, error_details_pb2.ErrorInfo) and detail.domain == ERROR_DOMAIN:
+                found = replace(found, reason=detail.reason, metadata=dict(detail.metadata))
+            elif isinstance(detail, error_details_pb2.RetryInfo):
+                found = replace(found, retry_after_s=max(0, detail.retry_delay.ToMilliseconds()) / 1000)
+            elif isinstance(detail, error_details_pb2.BadRequest):
+                violations = tuple(FieldViolation(v.field, v.description) for v in detail.field_violations)
+                found = replace(found, violations=found.violations + violations)
+    except DecodeError:
+        return found
+    return found
+
+
+def _read_pushback_ms(value: str | bytes | None) -> int | None:
+    """Return the pushback; by gRPC's rule one that is not a number means never."""
+    if value is None:
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        return PUSHBACK_NEVER_MS

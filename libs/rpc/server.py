@@ -8,7 +8,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from libs.rpc.address import ListenError
+from libs.rpc.address import ListenError, check_can_listen
 from libs.rpc.boundary import BoundaryInterceptor, Translate
 
 # Four times the mesh's own limit: what lies between is refused by the boundary in words, what is over by the transport.
@@ -60,6 +60,7 @@ async def start_server(
     options: Mapping[str, Any] | None = None,
 ) -> RpcServer:
     """Listen on host:port (port 0 takes a free one) and serve. Raises ListenError where the address cannot be had."""
+    check_can_listen(address, purpose="gRPC")
     transport_limit = max_request_bytes * _TRANSPORT_LIMIT_FACTOR
     server = grpc.aio.server(
         interceptors=[BoundaryInterceptor(translate, max_request_bytes=max_request_bytes)],
@@ -82,9 +83,7 @@ async def start_server(
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise ListenError(f"cannot listen on {address}: the port is in use or the host is not this machine's") from error
-    if port == 0:
-        raise ListenError(f"cannot listen on {address}: the port is in use or the host is not this machine's")
+        raise ListenError(f"cannot listen on {address} for gRPC: {error}") from error
     await server.start()
     running = RpcServer(server=server, servicer=servicer, names=names, port=port)
     await running.set_serving(False)

@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
 
-from libs.rpc.address import ListenError, split_address
+from libs.rpc.address import ListenError, check_can_listen, split_address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,7 @@ class MetricsServer:
 
 def serve_metrics(address: str, registry: CollectorRegistry) -> MetricsServer:
     """Serve a registry at host:port (port 0 takes a free one). Raises ListenError where the address cannot be had."""
+    check_can_listen(address, purpose="metrics")
     host, port = split_address(address)
     try:
         server, thread = start_http_server(port, addr=host, registry=registry)

@@ -17,6 +17,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 TRACE_KEYS = ("traceparent", "tracestate")
 
+# A stop sends what is left and waits for one export, so this bounds how long a lost collector holds it up.
+_EXPORT_TIMEOUT_S = 2
+
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
@@ -49,12 +52,21 @@ class Tracing:
             yield span, outgoing
 
     def stop(self) -> None:
-        """Send what is left and stop."""
+        """Send what is left and stop; blocks for up to a few seconds where the collector does not answer."""
         if self._provider is not None:
             self._provider.shutdown()
 
 
+def current_trace_metadata() -> dict[str, str]:
+    """Return the metadata that carries the caller's own current span on; empty where there is none."""
+    carrier: dict[str, str] = {}
+    _PROPAGATOR.inject(carrier)
+    return carrier
+
+
 def start_tracing(*, service: str, otlp_endpoint: str | None) -> Tracing:
     """Return tracing that exports by OTLP over gRPC to host:port (plaintext), or that only passes context on where None."""
-    exporter = None if otlp_endpoint is None else OTLPSpanExporter(endpoint=otlp_endpoint, insecure=True)
+    exporter = (
+        None if otlp_endpoint is None else OTLPSpanExporter(endpoint=otlp_endpoint, insecure=True, timeout=_EXPORT_TIMEOUT_S)
+    )
     return Tracing(service=service, exporter=exporter)
