@@ -34,7 +34,7 @@ class ScriptedInference(inference_pb2_grpc.InferenceServiceServicer):
         self.cancelled = asyncio.Event()
 
     # grpc.aio takes a coroutine that writes as well as an async generator.
-    async def Generate(self, _request: Any, context: Any) -> None:  # type: ignore[override] # noqa: N802 -- the proto's name
+    async def Generate(self, _request: Any, context: Any) -> None:  # type: ignore[override]
         try:
             for step in self._next(context):
                 await step(context)
@@ -42,7 +42,7 @@ class ScriptedInference(inference_pb2_grpc.InferenceServiceServicer):
             self.cancelled.set()
             raise
 
-    async def Complete(self, _request: Any, context: Any) -> inference_pb2.CompleteResponse:  # noqa: N802 -- the proto's name
+    async def Complete(self, _request: Any, context: Any) -> inference_pb2.CompleteResponse:
         for step in self._next(context):
             await step(context)
         return inference_pb2.CompleteResponse(request_id="r", text="whole", attempts=1)
