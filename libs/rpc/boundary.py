@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, TypeAlias
 
 import grpc
@@ -94,8 +95,9 @@ class BoundaryInterceptor(grpc.aio.ServerInterceptor):
 
         async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
             try:
-                async for response in behavior(decode(request), context):
-                    yield response
+                async with aclosing(behavior(decode(request), context)) as responses:
+                    async for response in responses:
+                        yield response
             except Exception as error:
                 await self._abort(error, context)
 
