@@ -1,5 +1,7 @@
 """Between protobuf messages and the controller's own types."""
 
+import math
+
 from google.protobuf import duration_pb2, timestamp_pb2
 from twinlane.common.v1 import engine_pb2, lane_pb2, tuning_pb2
 from twinlane.engine.v1 import telemetry_pb2
@@ -62,7 +64,7 @@ def read_engine(
         waiting=sum(lane.waiting for lane in snapshot.lanes),
         realtime=_latency(snapshot, lane_pb2.LANE_REALTIME),
         auto=_latency(snapshot, lane_pb2.LANE_AUTO),
-        kv_usage_ratio=snapshot.kv_usage_ratio if snapshot.HasField("kv_usage_ratio") else None,
+        kv_usage_ratio=_finite(snapshot.kv_usage_ratio) if snapshot.HasField("kv_usage_ratio") else None,
     )
 
 
@@ -87,6 +89,11 @@ def timestamp(wall_s: float) -> timestamp_pb2.Timestamp:
 
 def _latency(snapshot: telemetry_pb2.EngineSnapshot, lane: lane_pb2.Lane.ValueType) -> LatencyReading | None:
     for entry in snapshot.lanes:
-        if entry.lane == lane and entry.HasField("total") and entry.total.count > 0:
+        if entry.lane == lane and entry.total.count > 0 and _finite(entry.total.p99_ms) is not None:
             return LatencyReading(count=entry.total.count, p99_ms=entry.total.p99_ms)
     return None
+
+
+def _finite(number: float) -> float | None:
+    """Return the number, or None where it is none: nothing may be decided or journaled on it."""
+    return number if math.isfinite(number) else None

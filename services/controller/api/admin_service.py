@@ -73,7 +73,7 @@ class AdminService(admin_pb2_grpc.ControllerAdminServiceServicer):
     async def ListDecisions(  # noqa: N802 - the RPC's name
         self, request: admin_pb2.ListDecisionsRequest, _context: Context
     ) -> admin_pb2.ListDecisionsResponse:
-        """Return one page of the journal. Raises SQLAlchemyError where it cannot be read."""
+        """Return one page of the journal. Raises JOURNAL_ERRORS where it cannot be read."""
         size, wanted = page_size(request), page_filter(request)
         found = await self._parts.journal.read(lambda store: store.decisions(wanted, limit=size + 1))
         page = found[:size]

@@ -9,10 +9,10 @@
 """
 
 import grpc
-from sqlalchemy.exc import SQLAlchemyError
 
 from libs.rpc.fault import Fault, invalid_argument
 from services.controller.api.faults import InvalidRequestError
+from services.controller.journal.store import JOURNAL_ERRORS
 from services.controller.registry import StaleEpochError, UnknownEngineError
 
 # A database that another process holds is free again within a moment.
@@ -34,7 +34,7 @@ def translate(error: Exception) -> Fault | None:
                 message=f"engine_id: {error}",
                 metadata={"engine_id": error.engine_id},
             )
-        case SQLAlchemyError():
+        case _ if isinstance(error, JOURNAL_ERRORS):
             return Fault(
                 code=grpc.StatusCode.UNAVAILABLE,
                 reason="JOURNAL_UNAVAILABLE",

@@ -1,5 +1,6 @@
 """The journal in a database: blocking calls, each a transaction of its own."""
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,10 @@ _MEMORY = TypeAdapter(EngineMemory)
 _OVERRIDE = TypeAdapter(Override)
 _PAUSE = TypeAdapter(Pause)
 _SETTINGS = TypeAdapter(StepSettings)
+
+
+# What a call of the store may raise: a new connection fails with the driver's own error.
+JOURNAL_ERRORS = (SQLAlchemyError, sqlite3.Error)
 
 
 class JournalOpenError(Exception):
@@ -60,16 +65,21 @@ class OrderEntry:
 
 
 class JournalStore:
-    """Opens the database, makes its folder and tables. Raises JournalOpenError. Methods raise SQLAlchemyError."""
+    """Opens the database, makes its folder and tables. Raises JournalOpenError; methods raise JOURNAL_ERRORS."""
 
     def __init__(self, url: str) -> None:
+        self._url = url
         self._engine = _open(url)
 
     def begin_term(self, *, controller_id: str, settings: StepSettings, now_s: float) -> int:
-        """Return a new term, higher than any before."""
+        """Return a new term, higher than any before. Raises JournalOpenError where it cannot be written."""
         row = {"controller_id": controller_id, "started_at_s": now_s, "settings": _SETTINGS.dump_json(settings).decode()}
-        with self._engine.begin() as connection:
-            return int(connection.execute(insert(TERMS).values(**row).returning(TERMS.c.term)).scalar_one())
+        try:
+            with self._engine.begin() as connection:
+                return int(connection.execute(insert(TERMS).values(**row).returning(TERMS.c.term)).scalar_one())
+        except JOURNAL_ERRORS as error:
+            self.close()
+            raise _open_error(self._url, error) from error
 
     def settings_of(self, term: int) -> StepSettings:
         """Return the settings of a term. Raises NoResultFound for an unknown one."""
@@ -159,11 +169,15 @@ def _open(url: str) -> Engine:
     try:
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         METADATA.create_all(engine)
-    except (OSError, SQLAlchemyError) as error:
+    except (OSError, *JOURNAL_ERRORS) as error:
         engine.dispose()
-        reason = error.strerror if isinstance(error, OSError) else str(getattr(error, "orig", error))
-        raise JournalOpenError(f"journal.url: {url} cannot be opened: {reason}") from error
+        raise _open_error(url, error) from error
     return engine
+
+
+def _open_error(url: str, error: Exception) -> JournalOpenError:
+    reason = error.strerror if isinstance(error, OSError) else getattr(error, "orig", error)
+    return JournalOpenError(f"journal.url: {url} cannot be used: {reason}")
 
 
 def _configure(connection: Any, _record: Any) -> None:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
 
 from libs.core.clock import Clock
-from services.controller.journal.store import JournalStore
+from services.controller.journal.store import JOURNAL_ERRORS, JournalStore
 
 _log = structlog.get_logger(__name__)
 
@@ -76,7 +75,7 @@ class Journal:
         return bool(finished) and done.result()
 
     async def read(self, read: Callable[[JournalStore], ResultT]) -> ResultT:
-        """Read in the reading thread. Raises SQLAlchemyError."""
+        """Read in the reading thread. Raises JOURNAL_ERRORS."""
         return await asyncio.get_running_loop().run_in_executor(self._reading, read, self._store)
 
     async def stop(self) -> None:
@@ -107,7 +106,7 @@ class Journal:
     async def _try(self, write: Write) -> bool:
         try:
             await asyncio.get_running_loop().run_in_executor(self._writing, write, self._store)
-        except SQLAlchemyError as error:
+        except JOURNAL_ERRORS as error:
             self._events.failed()
             _log.error("journal write failed; control goes on", error=str(getattr(error, "orig", error)))
             return False
