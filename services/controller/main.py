@@ -40,6 +40,7 @@ from services.controller.observe import Observer, ObserverOptions
 from services.controller.registry import Registry
 from services.controller.standing import StandingOrders
 from services.controller.table import EngineTable
+from services.controller.tasks import end_tasks, start_task
 
 _log = structlog.get_logger(__name__)
 
@@ -82,8 +83,8 @@ class RunningController:
         self._metrics = metrics
         self._tracing = base.tracing
         self._tasks = (
-            asyncio.create_task(parts.loop.run(), name="control loop"),
-            asyncio.create_task(parts.registry.run(), name="lease expiry"),
+            start_task(parts.loop.run(), name="control loop"),
+            start_task(parts.registry.run(), name="lease expiry"),
         )
 
     @property
@@ -100,9 +101,7 @@ class RunningController:
         """End streams and calls, then the loop, then the journal. Engines keep their tuning until its lease ends."""
         self._parts.table.close()
         await self._server.stop(grace_s=self._config.drain_grace_s)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
         await self._parts.observer.stop()
         await self._parts.journal.stop()
         if self._metrics is not None:

@@ -11,6 +11,7 @@ from twinlane.engine.v1 import telemetry_pb2, telemetry_pb2_grpc
 
 from libs.core.clock import Clock
 from libs.rpc.channel import open_channel
+from services.controller.tasks import end_tasks, start_task
 
 _log = structlog.get_logger(__name__)
 
@@ -66,9 +67,7 @@ class Observer:
         for target in self._tasks.keys() - wanted:
             self._drop(target)
         for target in wanted - self._tasks.keys():
-            task = asyncio.create_task(self._read(target), name=f"telemetry of {target.engine_id}")
-            task.add_done_callback(_log_failure)
-            self._tasks[target] = task
+            self._tasks[target] = start_task(self._read(target), name=f"telemetry of {target.engine_id}")
 
     def latest(self, engine_id: str, epoch: int) -> Received | None:
         """Return the newest snapshot of this epoch, or None before the first."""
@@ -78,7 +77,7 @@ class Observer:
     async def stop(self) -> None:
         """End every stream."""
         self.follow(())
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        await end_tasks(*self._ending)
 
     def _drop(self, target: Target) -> None:
         task = self._tasks.pop(target)
@@ -123,8 +122,3 @@ class Observer:
         self._received[target.engine_id] = Received(snapshot=snapshot, at_s=self._clock.monotonic_s())
         for listener in self._listeners:
             listener(snapshot)
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _log.error("reading of an engine failed", task=task.get_name(), exc_info=task.exception())

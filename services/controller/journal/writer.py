@@ -10,6 +10,7 @@ import structlog
 
 from libs.core.clock import Clock
 from services.controller.journal.store import JOURNAL_ERRORS, JournalStore
+from services.controller.tasks import end_tasks, start_task
 
 _log = structlog.get_logger(__name__)
 
@@ -55,7 +56,7 @@ class Journal:
 
     def start(self) -> None:
         """Start the writer; needs a running loop."""
-        self._task = asyncio.create_task(self._run(), name="journal writer")
+        self._task = start_task(self._run(), name="journal writer")
 
     def write(self, write: Write) -> asyncio.Future[bool]:
         """Queue a write and return at once. The future tells whether it was written; nobody has to wait for it."""
@@ -86,8 +87,7 @@ class Journal:
         except TimeoutError:
             _log.error("journal was closed with writes waiting", waiting=self._queue.qsize())
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end_tasks(self._task)
         for threads in (self._writing, self._reading):
             threads.shutdown(wait=True, cancel_futures=True)
         self._store.close()
@@ -106,9 +106,11 @@ class Journal:
     async def _try(self, write: Write) -> bool:
         try:
             await asyncio.get_running_loop().run_in_executor(self._writing, write, self._store)
-        except JOURNAL_ERRORS as error:
+        except Exception as error:
             self._events.failed()
-            _log.error("journal write failed; control goes on", error=str(getattr(error, "orig", error)))
+            is_known = isinstance(error, JOURNAL_ERRORS)
+            words = str(getattr(error, "orig", error))
+            _log.error("journal write failed; control goes on", error=words, exc_info=None if is_known else error)
             return False
         return True
 

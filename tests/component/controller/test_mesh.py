@@ -6,8 +6,9 @@ from typing import TypeAlias
 
 import grpc
 import pytest
-from twinlane.common.v1 import engine_pb2
-from twinlane.controller.v1 import admin_pb2, engines_pb2, engines_pb2_grpc, registry_pb2, registry_pb2_grpc
+from google.protobuf import duration_pb2
+from twinlane.common.v1 import engine_pb2, tuning_pb2
+from twinlane.controller.v1 import admin_pb2, admin_pb2_grpc, engines_pb2, engines_pb2_grpc, registry_pb2, registry_pb2_grpc
 
 from libs.rpc.fault import Fault, read_fault
 from services.controller.main import start
@@ -172,6 +173,28 @@ def test_actuation_unreachable_tuning_service_is_journaled_as_failed_and_retried
     assert failed[-1].result == admin_pb2.ACTUATION_RESULT_FAILED
     assert failed[-1].error == "UNAVAILABLE NO_ENGINE: away"
     assert engine.updates[0].tuning.max_active_sequences >= 24
+
+
+def test_actuation_engine_away_while_its_lease_holds_is_journaled_as_failed(tmp_path: Path) -> None:
+    async def scenario() -> admin_pb2.Decision:
+        config = controller_config(tmp_path, registry={"lease_s": 60, "renew_interval_s": 1})
+        async with serving(config) as (_controller, channel):
+            async with running_engine() as engine:
+                request = engine.register_request()
+            await registry_pb2_grpc.RegistryServiceStub(channel).Register(request)
+            await admin_pb2_grpc.ControllerAdminServiceStub(channel).SetOverride(
+                admin_pb2.SetOverrideRequest(
+                    engine_id="batch-1",
+                    tuning=tuning_pb2.Tuning(max_active_sequences=8),
+                    ttl=duration_pb2.Duration(seconds=60),
+                    reason="incident",
+                )
+            )
+            return (await eventually(lambda: decisions(channel, changes_only=True), lambda rows: len(rows) > 0))[-1]
+
+    decision = asyncio.run(scenario())
+    assert (decision.action, decision.result) == (admin_pb2.DECISION_ACTION_OVERRIDE, admin_pb2.ACTUATION_RESULT_FAILED)
+    assert decision.error.startswith("UNAVAILABLE")
 
 
 def test_actuation_refused_for_a_newer_controller_leaves_the_engine_alone(tmp_path: Path) -> None:
