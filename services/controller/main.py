@@ -17,8 +17,8 @@ from twinlane.controller.v1 import admin_pb2_grpc, engines_pb2_grpc, registry_pb
 from libs.config.load import ConfigError
 from libs.core.clock import Clock, SystemClock
 from libs.core.ids import IdSource
-from libs.rpc.address import ListenError, split_address
-from libs.rpc.server import RpcServer, Service, start_server
+from libs.rpc.address import ListenError
+from libs.rpc.server import Service, start_server
 from libs.telemetry.logs import configure_logs
 from libs.telemetry.metrics import MetricsServer, serve_metrics
 from libs.telemetry.tracing import Tracing, start_tracing
@@ -38,9 +38,9 @@ from services.controller.loop import ControlLoop, LoopOptions, LoopPorts
 from services.controller.measures import ControllerMetrics
 from services.controller.observe import Observer, ObserverOptions
 from services.controller.registry import Registry
+from services.controller.running import Parts, RunningController
 from services.controller.standing import StandingOrders
 from services.controller.table import EngineTable
-from services.controller.tasks import end_tasks, start_task
 
 _log = structlog.get_logger(__name__)
 
@@ -58,55 +58,6 @@ class _Base:
     store: JournalStore
     metrics: ControllerMetrics
     tracing: Tracing
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Parts:
-    """Parts that live as long as the controller, apart from its servers."""
-
-    journal: Journal
-    observer: Observer
-    registry: Registry
-    table: EngineTable
-    orders: StandingOrders
-    loop: ControlLoop
-
-
-class RunningController:
-    """A controller that serves; `controller_epoch` is the term of this start."""
-
-    def __init__(self, *, base: _Base, parts: _Parts, server: RpcServer, metrics: MetricsServer | None) -> None:
-        self._config = base.config
-        self._parts = parts
-        self.controller_epoch = base.term
-        self._server = server
-        self._metrics = metrics
-        self._tracing = base.tracing
-        self._tasks = (
-            start_task(parts.loop.run(), name="control loop"),
-            start_task(parts.registry.run(), name="lease expiry"),
-        )
-
-    @property
-    def address(self) -> str:
-        """host:port that it listens on."""
-        return f"{split_address(self._config.address)[0]}:{self._server.port}"
-
-    @property
-    def metrics_port(self) -> int | None:
-        """Port of the metrics endpoint; None without one."""
-        return None if self._metrics is None else self._metrics.port
-
-    async def stop(self) -> None:
-        """End streams and calls, then the loop, then the journal. Engines keep their tuning until its lease ends."""
-        self._parts.table.close()
-        await self._server.stop(grace_s=self._config.drain_grace_s)
-        await end_tasks(*self._tasks)
-        await self._parts.observer.stop()
-        await self._parts.journal.stop()
-        if self._metrics is not None:
-            self._metrics.stop()
-        self._tracing.stop()
 
 
 async def start(config: ControllerConfig, *, clock: Clock | None = None) -> RunningController:
@@ -133,7 +84,7 @@ async def start(config: ControllerConfig, *, clock: Clock | None = None) -> Runn
         base.tracing.stop()
         raise
     await server.set_serving(True)
-    return RunningController(base=base, parts=parts, server=server, metrics=endpoint)
+    return RunningController(config=config, term=base.term, parts=parts, server=server, metrics=endpoint, tracing=base.tracing)
 
 
 def _begin(config: ControllerConfig, *, clock: Clock, collectors: CollectorRegistry) -> _Base:
@@ -150,7 +101,7 @@ def _begin(config: ControllerConfig, *, clock: Clock, collectors: CollectorRegis
     )
 
 
-def _assemble(base: _Base) -> _Parts:
+def _assemble(base: _Base) -> Parts:
     config, clock = base.config, base.clock
     events = JournalEvents(failed=base.metrics.journal_failures.inc, dropped=base.metrics.journal_dropped.inc)
     journal = Journal(store=base.store, clock=clock, keep_days=config.journal.keep_days, events=events)
@@ -167,7 +118,7 @@ def _assemble(base: _Base) -> _Parts:
         on_change=woken.set,
     )
     loop = _loop(base, table=table, orders=orders, dispatch=_dispatch(base, registry), journal=journal, woken=woken)
-    return _Parts(journal=journal, observer=observer, registry=registry, table=table, orders=orders, loop=loop)
+    return Parts(journal=journal, observer=observer, registry=registry, table=table, orders=orders, loop=loop)
 
 
 def _dispatch(base: _Base, registry: Registry) -> Dispatch:
@@ -208,7 +159,7 @@ def _keeper(journal: Journal) -> Callable[[tuple[DecisionRecord, ...], Mapping[s
     return keep
 
 
-def _services(base: _Base, parts: _Parts) -> tuple[Service, ...]:
+def _services(base: _Base, parts: Parts) -> tuple[Service, ...]:
     config = base.config
     table = EngineTableService(table=parts.table, load_interval_s=config.table.load_interval_ms / 1000, metrics=base.metrics)
     registry = RegistryService(registry=parts.registry, config=config.registry)
@@ -229,7 +180,7 @@ def _services(base: _Base, parts: _Parts) -> tuple[Service, ...]:
     )
 
 
-def _admin_parts(base: _Base, parts: _Parts, table_service: EngineTableService) -> AdminParts:
+def _admin_parts(base: _Base, parts: Parts, table_service: EngineTableService) -> AdminParts:
     identity = Identity(
         controller_id=base.config.controller_id,
         version=version("twinlane"),

@@ -36,6 +36,8 @@ class FakeEngine(telemetry_pb2_grpc.TelemetryServiceServicer, tuning_pb2_grpc.Tu
         self.updates: list[tuning_pb2.UpdateTuningRequest] = []
         self.refusal: Fault | None = None
         self.updated = asyncio.Event()
+        self.watches = 0
+        self.is_silent = False
         self._server: RpcServer | None = None
         self._sequence = 0
 
@@ -63,7 +65,7 @@ class FakeEngine(telemetry_pb2_grpc.TelemetryServiceServicer, tuning_pb2_grpc.Tu
             ),
         )
 
-    async def start(self) -> None:
+    async def start(self, address: str = "127.0.0.1:0") -> None:
         self._server = await start_server(
             services=[
                 Service(
@@ -75,7 +77,7 @@ class FakeEngine(telemetry_pb2_grpc.TelemetryServiceServicer, tuning_pb2_grpc.Tu
                     add_to=lambda server: tuning_pb2_grpc.add_TuningServiceServicer_to_server(self, server),
                 ),
             ],
-            address="127.0.0.1:0",
+            address=address,
             translate=lambda _error: None,
             max_request_bytes=65_536,
         )
@@ -102,9 +104,11 @@ class FakeEngine(telemetry_pb2_grpc.TelemetryServiceServicer, tuning_pb2_grpc.Tu
         return snapshot
 
     async def Watch(self, _request: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802 - the RPC's name and style
-        while True:
+        self.watches += 1
+        while not self.is_silent:
             await context.write(telemetry_pb2.WatchResponse(snapshot=self.snapshot()))
             await asyncio.sleep(_SNAPSHOT_INTERVAL_S)
+        await asyncio.Event().wait()
 
     async def UpdateTuning(  # noqa: N802 - the RPC's name
         self, request: tuning_pb2.UpdateTuningRequest, _context: Any

@@ -11,7 +11,8 @@ from twinlane.controller.v1 import admin_pb2, admin_pb2_grpc
 
 from libs.config.load import build
 from services.controller.config import ControllerConfig
-from services.controller.main import RunningController, start
+from services.controller.main import start
+from services.controller.running import RunningController
 
 ResultT = TypeVar("ResultT")
 

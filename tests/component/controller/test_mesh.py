@@ -90,6 +90,37 @@ def test_watch_engines_state_from_telemetry_raises_the_version(tmp_path: Path) -
     asyncio.run(scenario())
 
 
+def test_telemetry_of_an_engine_that_was_away_for_a_moment_goes_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = controller_config(tmp_path, registry={"lease_s": 60, "renew_interval_s": 1})
+        async with serving(config) as (_controller, channel), running_engine() as engine:
+            await registry_pb2_grpc.RegistryServiceStub(channel).Register(engine.register_request())
+            seen = await eventually(lambda: status(channel), lambda now: now.engines[0].HasField("snapshot"))
+            address = engine.address
+            await engine.stop()
+            await engine.start(address)
+            sequence = seen.engines[0].snapshot.sequence
+            await eventually(
+                lambda: status(channel),
+                lambda now: engine.watches > 1 and now.engines[0].snapshot.sequence > sequence,
+            )
+
+    asyncio.run(scenario())
+
+
+def test_telemetry_silent_stream_is_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.controller.observe.SILENCE_LIMIT_S", 0.1)
+
+    async def scenario() -> None:
+        async with serving(controller_config(tmp_path)) as (_controller, channel), joined(channel, is_silent=True) as engine:
+            await eventually(lambda: status(channel), lambda _: engine.watches > 1)
+            assert not (await status(channel)).engines[0].HasField("snapshot")
+            engine.is_silent = False
+            await eventually(lambda: status(channel), lambda now: now.engines[0].HasField("snapshot"))
+
+    asyncio.run(scenario())
+
+
 def test_lease_not_renewed_drops_the_engine_though_its_telemetry_lives(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(controller_config(tmp_path)) as (_controller, channel), running_engine() as engine:
