@@ -22,6 +22,8 @@ _log = structlog.get_logger(__name__)
 # An engine answers at its next step boundary; a prefill step of a large batch may take most of this.
 CALL_TIMEOUT_S = 2.0
 STALE_EPOCH = "STALE_EPOCH"
+# What libs.rpc.fault reads where the transport failed and no engine answered.
+UNKNOWN_REASON = "UNKNOWN"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +72,11 @@ class Actuator:
 
 
 def _failed(order: Order, fault: Fault) -> Actuation:
-    words = f"{fault.code.name} {fault.reason}: {fault.message}"
+    reason = "" if fault.reason == UNKNOWN_REASON else f" {fault.reason}"
+    words = f"{fault.code.name}{reason}: {fault.message}"
     fenced = fault.code is grpc.StatusCode.ABORTED and fault.reason == STALE_EPOCH
-    _log.warning("tuning was not applied", engine_id=order.engine_id, address=order.address, error=words, fenced=fenced)
+    if fenced:
+        _log.warning("another controller leads an engine", engine_id=order.engine_id, error=words)
     return Actuation(engine_id=order.engine_id, error=words, fenced=fenced)
 
 

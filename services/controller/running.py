@@ -1,5 +1,6 @@
 """A controller that serves, and its end."""
 
+import asyncio
 from dataclasses import dataclass
 
 from libs.rpc.server import RpcServer
@@ -13,6 +14,10 @@ from services.controller.registry import Registry
 from services.controller.standing import StandingOrders
 from services.controller.table import EngineTable
 from services.controller.tasks import end_tasks, start_task
+
+# A term that follows another shows its table after this many renewal intervals, when every engine has had its turn.
+SETTLE_RENEWALS = 2
+_FIRST_TERM = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +54,7 @@ class RunningController:
         self._tasks = (
             start_task(parts.loop.run(), name="control loop"),
             start_task(parts.registry.run(), name="lease expiry"),
+            start_task(_open_table(parts.table, after_s=_settle_s(config, term)), name="table opening"),
         )
 
     @property
@@ -71,3 +77,12 @@ class RunningController:
         if self._metrics is not None:
             self._metrics.stop()
         self._tracing.stop()
+
+
+def _settle_s(config: ControllerConfig, term: int) -> float:
+    return 0.0 if term == _FIRST_TERM else config.registry.renew_interval_s * SETTLE_RENEWALS
+
+
+async def _open_table(table: EngineTable, *, after_s: float) -> None:
+    await asyncio.sleep(after_s)
+    table.open()

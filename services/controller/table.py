@@ -14,7 +14,11 @@ from services.controller.wire import read_engine, read_state, write_state
 
 class EngineTable:
     """Joins registry and observer: members are observed, what they report of their state goes to the registry, and whoever
-    waits for a change is woken."""
+    waits for a change is woken.
+
+    It is not to be shown until `open`: a controller that has just taken over knows no engine or only some, and routers that
+    got such a table would let go of engines that serve.
+    """
 
     def __init__(self, *, clock: Clock, term: int, registry: Registry, observer: Observer) -> None:
         self._clock = clock
@@ -22,6 +26,7 @@ class EngineTable:
         self._registry = registry
         self._observer = observer
         self._changed = asyncio.Event()
+        self._opened = asyncio.Event()
         self._closed = False
         registry.listen(self._take_members)
         observer.listen(self._take_snapshot)
@@ -53,6 +58,14 @@ class EngineTable:
         """Return what the core sees of each engine, ordered by name."""
         return tuple(self._reading(member) for member in self._registry.members)
 
+    def open(self) -> None:
+        """Let the table be shown."""
+        self._opened.set()
+
+    async def wait_opened(self) -> None:
+        """Return when the table may be shown, or is closed."""
+        await self._opened.wait()
+
     async def wait_beyond(self, version: int, *, timeout_s: float) -> None:
         """Return when the table is newer than `version`, when it closes, or after `timeout_s`."""
         try:
@@ -65,6 +78,7 @@ class EngineTable:
     def close(self) -> None:
         """End every watch."""
         self._closed = True
+        self._opened.set()
         self._wake()
 
     def _take_members(self) -> None:

@@ -12,7 +12,8 @@ _UNNAMED = "(unnamed)"
 
 
 class EngineTableService(engines_pb2_grpc.EngineTableServiceServicer):
-    """Streams the table. Each message is made when the reader is ready for it, so a slow reader gets the newest only."""
+    """Streams the table. Each message is made when the reader is ready for it, so a slow reader gets the newest only.
+    The first comes when the table is open."""
 
     def __init__(self, *, table: EngineTable, load_interval_s: float, metrics: ControllerMetrics) -> None:
         self._table = table
@@ -32,6 +33,7 @@ class EngineTableService(engines_pb2_grpc.EngineTableServiceServicer):
         router_id = request.router_id or _UNNAMED
         self._count(router_id, 1)
         try:
+            await self._table.wait_opened()
             while not self._table.closed:
                 version = self._table.version
                 await context.write(self._table.message())

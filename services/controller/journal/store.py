@@ -91,7 +91,8 @@ class JournalStore:
         """Add decisions, and put what is remembered after them."""
         with self._engine.begin() as connection:
             for record in records:
-                connection.execute(insert(DECISIONS).values(**_decision_row(record)))
+                # An engine that returns after it was forgotten gets an override under the name it was first carried out by.
+                connection.execute(upsert(DECISIONS).values(**_decision_row(record)).on_conflict_do_nothing())
                 engine_id = record.decision.engine_id
                 if engine_id in memories:
                     memory = _MEMORY.dump_json(memories[engine_id]).decode()

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf import duration_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from twinlane.common.v1 import tuning_pb2
-from twinlane.controller.v1 import admin_pb2, admin_pb2_grpc
+from twinlane.controller.v1 import admin_pb2, admin_pb2_grpc, engines_pb2, engines_pb2_grpc
 
 from libs.rpc.address import ListenError
 from libs.telemetry import names
@@ -73,6 +73,22 @@ def test_restart_same_engine_gets_its_learnt_tuning_renewed(tmp_path: Path) -> N
     config = controller_config(tmp_path)
     held = asyncio.run(learn(config))
     assert asyncio.run(renew(config, held)) == held == 24
+
+
+def test_restart_first_table_has_every_engine_that_goes_on_renewing(tmp_path: Path) -> None:
+    async def scenario() -> list[str]:
+        config = controller_config(tmp_path, registry={"lease_s": 2.0, "renew_interval_s": 0.5})
+        async with serving(config):
+            pass
+        async with serving(config) as (_, channel):
+            watch = engines_pb2_grpc.EngineTableServiceStub(channel).WatchEngines(engines_pb2.WatchEnginesRequest())
+            async with joined(channel, engine_id="a"), joined(channel, engine_id="b"), asyncio.timeout(PATIENCE_S):
+                first = await watch.read()
+            watch.cancel()
+            assert isinstance(first, engines_pb2.WatchEnginesResponse)
+            return [row.descriptor.engine_id for row in first.engines]
+
+    assert asyncio.run(scenario()) == ["a", "b"]
 
 
 def test_journal_locked_control_goes_on_and_the_failures_are_counted(tmp_path: Path) -> None:

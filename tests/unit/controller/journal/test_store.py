@@ -93,6 +93,15 @@ def test_orders_stored_survive_reopening(tmp_path: Path) -> None:
     store.close()
 
 
+def test_add_decisions_known_name_keeps_the_first_and_the_rest(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    store.add_decisions([_record("d1", at_s=1.0)], {})
+    store.add_decisions([_record("d1", at_s=2.0), _record("d2", at_s=2.0)], {})
+    found = [(stored.record.decision_id, stored.record.decided_at_s) for stored in store.decisions(DecisionFilter(), limit=9)]
+    assert found == [("d2", 2.0), ("d1", 1.0)]
+    store.close()
+
+
 def test_prune_keeps_what_is_young_enough(tmp_path: Path) -> None:
     store = _store(tmp_path)
     store.add_decisions([_record("old", at_s=0.0), _record("young", at_s=DAY_S)], {})
