@@ -52,7 +52,7 @@ class AdminService(admin_pb2_grpc.ControllerAdminServiceServicer):
     def __init__(self, parts: AdminParts) -> None:
         self._parts = parts
 
-    async def GetStatus(self, _request: admin_pb2.GetStatusRequest, _context: Context) -> admin_pb2.GetStatusResponse:  # noqa: N802 - the RPC's name
+    async def GetStatus(self, _request: admin_pb2.GetStatusRequest, _context: Context) -> admin_pb2.GetStatusResponse:
         """Return the mesh as it is now."""
         parts, pause = self._parts, self._parts.orders.pause
         overrides = parts.orders.overrides
@@ -70,7 +70,7 @@ class AdminService(admin_pb2_grpc.ControllerAdminServiceServicer):
             router_ids=parts.router_ids(),
         )
 
-    async def ListDecisions(  # noqa: N802 - the RPC's name
+    async def ListDecisions(
         self, request: admin_pb2.ListDecisionsRequest, _context: Context
     ) -> admin_pb2.ListDecisionsResponse:
         """Return one page of the journal. Raises JOURNAL_ERRORS where it cannot be read."""
@@ -82,21 +82,21 @@ class AdminService(admin_pb2_grpc.ControllerAdminServiceServicer):
             next_page_token=page_token(page[-1].seq) if len(found) > size else "",
         )
 
-    async def Pause(self, request: admin_pb2.PauseRequest, _context: Context) -> admin_pb2.PauseResponse:  # noqa: N802 - the RPC's name
+    async def Pause(self, request: admin_pb2.PauseRequest, _context: Context) -> admin_pb2.PauseResponse:
         """Stop the laws."""
         refuse([missing_reason(request.reason)])
         if not request.validate_only:
             await self._parts.orders.set_pause(Pause(paused=True, reason=request.reason), reason=request.reason)
         return admin_pb2.PauseResponse(paused=True)
 
-    async def Resume(self, request: admin_pb2.ResumeRequest, _context: Context) -> admin_pb2.ResumeResponse:  # noqa: N802 - the RPC's name
+    async def Resume(self, request: admin_pb2.ResumeRequest, _context: Context) -> admin_pb2.ResumeResponse:
         """Let the laws go on."""
         refuse([missing_reason(request.reason)])
         if not request.validate_only:
             await self._parts.orders.set_pause(Pause(), reason=request.reason)
         return admin_pb2.ResumeResponse(paused=False)
 
-    async def SetOverride(  # noqa: N802 - the RPC's name
+    async def SetOverride(
         self, request: admin_pb2.SetOverrideRequest, _context: Context
     ) -> admin_pb2.SetOverrideResponse:
         """Fix values of an engine. Raises UnknownEngineError."""
@@ -107,7 +107,7 @@ class AdminService(admin_pb2_grpc.ControllerAdminServiceServicer):
         await self._parts.orders.set_override(override)
         return admin_pb2.SetOverrideResponse(override=override_message(override), decision_id=override.decision_id)
 
-    async def ClearOverride(  # noqa: N802 - the RPC's name
+    async def ClearOverride(
         self, request: admin_pb2.ClearOverrideRequest, _context: Context
     ) -> admin_pb2.ClearOverrideResponse:
         """End an override. An engine that has left may still have one; raises UnknownEngineError where neither is known."""

@@ -20,14 +20,14 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         self._registry = registry
         self._config = config
 
-    async def Register(self, request: registry_pb2.RegisterRequest, _context: Context) -> registry_pb2.RegisterResponse:  # noqa: N802 - the RPC's name
+    async def Register(self, request: registry_pb2.RegisterRequest, _context: Context) -> registry_pb2.RegisterResponse:
         """Announce an engine or renew its lease. Raises InvalidRequestError, StaleEpochError."""
         self._registry.register(request.descriptor, _checked_state(request))
         return registry_pb2.RegisterResponse(
             lease=duration(self._config.lease_s), renew_interval=duration(self._config.renew_interval_s)
         )
 
-    async def Deregister(  # noqa: N802 - the RPC's name
+    async def Deregister(
         self, request: registry_pb2.DeregisterRequest, _context: Context
     ) -> registry_pb2.DeregisterResponse:
         """Remove an engine. Raises InvalidRequestError."""

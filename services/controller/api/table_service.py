@@ -26,7 +26,7 @@ class EngineTableService(engines_pb2_grpc.EngineTableServiceServicer):
         """Routers with an open stream, ordered by name."""
         return tuple(sorted(+self._routers))
 
-    async def WatchEngines(  # type: ignore[override]  # noqa: N802 - the RPC's name; it writes to the context, a style stubs lack
+    async def WatchEngines(  # type: ignore[override]
         self, request: engines_pb2.WatchEnginesRequest, context: Context
     ) -> None:
         """Stream the table until the router or the controller ends."""

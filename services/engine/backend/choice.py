@@ -1,31 +1,20 @@
-"""From configuration to backend. vLLM is imported only where it is chosen: a simulated engine needs no torch."""
-
-import importlib
-from typing import cast
+"""From configuration to backend. vLLM itself is imported when its backend starts: a simulated engine needs no torch."""
 
 from libs.core.clock import Clock
 from services.engine.backend.base import Backend
 from services.engine.backend.sim_backend import SimBackend, SimOptions
+from services.engine.backend.vllm_backend import VllmBackend
 from services.engine.config import EngineConfig
 from services.engine.domain import BackendStartError, Limits, VllmOptions
 from services.engine.policy.step_cost import StepCost
 from services.engine.vocabulary import read_vocabulary_size
-
-_VLLM_MODULE = "services.engine.backend.vllm_backend"
 
 
 def build_backend(config: EngineConfig, *, clock: Clock) -> Backend:
     """Return the configured backend, not yet started. Raises BackendStartError where it cannot be had."""
     if config.backend.kind == "sim":
         return SimBackend(sim_options(config), clock=clock)
-    options = vllm_options(config)
-    try:
-        module = importlib.import_module(_VLLM_MODULE)
-    except ModuleNotFoundError as error:
-        raise BackendStartError(
-            f"backend.kind: vLLM cannot be imported ({error.name} is missing); install the extra engine-cpu or engine-gpu"
-        ) from error
-    return cast(Backend, module.VllmBackend(options, clock=clock))
+    return VllmBackend(vllm_options(config), clock=clock)
 
 
 def sim_options(config: EngineConfig) -> SimOptions:

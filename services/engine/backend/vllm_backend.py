@@ -21,7 +21,7 @@ from services.engine.domain import (
     VllmOptions,
 )
 from services.engine.partition import environment
-from services.engine.policy.tuning import clamp
+from services.engine.policy.tuning import TuningBounds, clamp
 from services.engine.vllm_ext.control import CONTROL_METHOD
 
 # The core is asked whether it lives this often; a dead one must show within two seconds.
@@ -127,7 +127,10 @@ class VllmBackend(Backend):
         """See Backend."""
         if self._limits is None:
             raise RuntimeError("the backend was not started")
-        inside, _ = clamp(values, self._limits)
+        bounds = TuningBounds(
+            max_active_sequences=self._limits.max_active_sequences, max_batched_tokens=self._limits.max_batched_tokens
+        )
+        inside = clamp(values, bounds).values
         held = await self.control(
             {"max_active_sequences": inside.max_active_sequences, "max_batched_tokens": inside.max_batched_tokens}
         )
@@ -166,7 +169,8 @@ class VllmBackend(Backend):
             self._mark_lost("the engine stopped")
 
     async def _watch(self) -> None:
-        while not self._llm.errored:
+        # vLLM says by a flag, not by an event, that its core ended.
+        while not self._llm.errored:  # noqa: ASYNC110
             await asyncio.sleep(_LIVENESS_INTERVAL_S)
         self._mark_lost("vLLM's core process ended")
 

@@ -70,6 +70,7 @@ def prepare(name: str, target: Path, *, progress: Progress) -> Path:
     try:
         _convert(weights, scratch, model, progress)
         _write_marker(scratch, model, weights)
+        _make_readable(scratch)
         if target.exists():
             target.rmdir()
         os.replace(scratch, target)
@@ -82,12 +83,12 @@ def prepare(name: str, target: Path, *, progress: Progress) -> Path:
 
 
 def is_prepared(folder: Path, model: KnownModel) -> bool:
-    """Return whether the folder was completed by this function from the installed version of the package."""
+    """Return whether the folder was completed by `prepare` from this package."""
     try:
         marker = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return bool(marker.get("package") == model.package and marker.get("version") in {_installed(model), marker.get("version")})
+    return isinstance(marker, dict) and marker.get("package") == model.package
 
 
 def _installed(model: KnownModel) -> str | None:
@@ -129,6 +130,13 @@ def _convert(weights: Path, target: Path, model: KnownModel, progress: Progress)
     tokenizer.save_pretrained(target)
     notice = f"{model.source}.\nLicence: {model.licence}.\nConverted to bfloat16 safetensors by Twinlane.\n"
     (target / "NOTICE").write_text(notice, encoding="utf-8")
+
+
+def _make_readable(folder: Path) -> None:
+    """Engines may run as other users; a temporary folder is its maker's alone."""
+    folder.chmod(0o755)
+    for path in folder.iterdir():
+        path.chmod(0o644)
 
 
 def _write_marker(folder: Path, model: KnownModel, weights: Path) -> None:

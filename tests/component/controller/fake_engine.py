@@ -103,14 +103,14 @@ class FakeEngine(telemetry_pb2_grpc.TelemetryServiceServicer, tuning_pb2_grpc.Tu
             realtime.total.CopyFrom(telemetry_pb2.LatencySummary(count=100, p50_ms=1, p95_ms=2, p99_ms=self.p99_ms))
         return snapshot
 
-    async def Watch(self, _request: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802 - the RPC's name and style
+    async def Watch(self, _request: Any, context: Any) -> None:  # type: ignore[override]
         self.watches += 1
         while not self.is_silent:
             await context.write(telemetry_pb2.WatchResponse(snapshot=self.snapshot()))
             await asyncio.sleep(_SNAPSHOT_INTERVAL_S)
         await asyncio.Event().wait()
 
-    async def UpdateTuning(  # noqa: N802 - the RPC's name
+    async def UpdateTuning(
         self, request: tuning_pb2.UpdateTuningRequest, _context: Any
     ) -> tuning_pb2.UpdateTuningResponse:
         if self.refusal is not None:
@@ -121,13 +121,13 @@ class FakeEngine(telemetry_pb2_grpc.TelemetryServiceServicer, tuning_pb2_grpc.Tu
         self.updated.set()
         return tuning_pb2.UpdateTuningResponse(applied=self.snapshot().tuning)
 
-    async def GetTuning(self, _request: Any, _context: Any) -> Any:  # noqa: N802 - the RPC's name
+    async def GetTuning(self, _request: Any, _context: Any) -> Any:
         raise NotImplementedError
 
-    async def Drain(self, _request: Any, _context: Any) -> Any:  # noqa: N802 - the RPC's name
+    async def Drain(self, _request: Any, _context: Any) -> Any:
         raise NotImplementedError
 
-    async def Undrain(self, _request: Any, _context: Any) -> Any:  # noqa: N802 - the RPC's name
+    async def Undrain(self, _request: Any, _context: Any) -> Any:
         raise NotImplementedError
 
 
