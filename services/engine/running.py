@@ -136,7 +136,7 @@ class RunningEngine:
         self._loaded.set()
         await parts.desk.restore()
         parts.life.learn(reason="the model is loaded", loaded=True)
-        await warm_up(parts.backend, limits, _warm_up_plan(parts.config), Random(_WARM_UP_SEED))  # noqa: S311 - no secret
+        await warm_up(parts.backend, limits, _warm_up_plan(parts.config), Random(_WARM_UP_SEED))
         parts.life.learn(reason="warm-up is done", warmed=True)
 
     async def _watch_loss(self) -> BackendLostError:

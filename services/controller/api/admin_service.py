@@ -96,9 +96,7 @@ class AdminService(admin_pb2_grpc.ControllerAdminServiceServicer):
             await self._parts.orders.set_pause(Pause(), reason=request.reason)
         return admin_pb2.ResumeResponse(paused=False)
 
-    async def SetOverride(
-        self, request: admin_pb2.SetOverrideRequest, _context: Context
-    ) -> admin_pb2.SetOverrideResponse:
+    async def SetOverride(self, request: admin_pb2.SetOverrideRequest, _context: Context) -> admin_pb2.SetOverrideResponse:
         """Fix values of an engine. Raises UnknownEngineError."""
         check_override(request)
         override = self._override(request)

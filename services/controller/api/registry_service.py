@@ -27,9 +27,7 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
             lease=duration(self._config.lease_s), renew_interval=duration(self._config.renew_interval_s)
         )
 
-    async def Deregister(
-        self, request: registry_pb2.DeregisterRequest, _context: Context
-    ) -> registry_pb2.DeregisterResponse:
+    async def Deregister(self, request: registry_pb2.DeregisterRequest, _context: Context) -> registry_pb2.DeregisterResponse:
         """Remove an engine. Raises InvalidRequestError."""
         refuse([missing_engine(request.engine_id)])
         if self._registry.deregister(request.engine_id, request.epoch):

@@ -70,9 +70,7 @@ class EngineService(engine_pb2_grpc.EngineServiceServicer):
             async for chunk in answer.chunks:
                 await self._send(answer, chunk, context)
 
-    async def Complete(
-        self, request: engine_pb2.CompleteRequest, context: Context
-    ) -> engine_pb2.CompleteResponse:
+    async def Complete(self, request: engine_pb2.CompleteRequest, context: Context) -> engine_pb2.CompleteResponse:
         """Answer in one message."""
         response = engine_pb2.CompleteResponse()
         texts: list[str] = []
@@ -86,9 +84,7 @@ class EngineService(engine_pb2_grpc.EngineServiceServicer):
         response.text = "".join(texts)
         return response
 
-    async def GetEngine(
-        self, _request: engine_pb2.GetEngineRequest, _context: Context
-    ) -> engine_pb2.GetEngineResponse:
+    async def GetEngine(self, _request: engine_pb2.GetEngineRequest, _context: Context) -> engine_pb2.GetEngineResponse:
         """Say what the engine is, in every state."""
         return engine_pb2.GetEngineResponse(
             descriptor=descriptor_message(self._parts.card.identity),

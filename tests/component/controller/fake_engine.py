@@ -110,9 +110,7 @@ class FakeEngine(telemetry_pb2_grpc.TelemetryServiceServicer, tuning_pb2_grpc.Tu
             await asyncio.sleep(_SNAPSHOT_INTERVAL_S)
         await asyncio.Event().wait()
 
-    async def UpdateTuning(
-        self, request: tuning_pb2.UpdateTuningRequest, _context: Any
-    ) -> tuning_pb2.UpdateTuningResponse:
+    async def UpdateTuning(self, request: tuning_pb2.UpdateTuningRequest, _context: Any) -> tuning_pb2.UpdateTuningResponse:
         if self.refusal is not None:
             raise FaultError(self.refusal)
         self.updates.append(request)
