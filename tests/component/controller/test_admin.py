@@ -190,7 +190,7 @@ def test_order_for_an_unknown_engine_is_not_found(tmp_path: Path, call: Callable
     ("request_", "reason"),
     [
         pytest.param(admin_pb2.ListDecisionsRequest(page_size=1001), "INVALID_PAGE_SIZE", id="page size"),
-        pytest.param(admin_pb2.ListDecisionsRequest(page_token="x"), "INVALID_PAGE_TOKEN", id="page token"),  # noqa: S106 - of a page
+        pytest.param(admin_pb2.ListDecisionsRequest(page_token="x"), "INVALID_PAGE_TOKEN", id="page token"),
         pytest.param(admin_pb2.ListDecisionsRequest(page_token="before-" + "9" * 40), "INVALID_PAGE_TOKEN", id="huge token"),
     ],
 )
