@@ -64,15 +64,13 @@ class EngineService(engine_pb2_grpc.EngineServiceServicer):
     def __init__(self, parts: EngineParts) -> None:
         self._parts = parts
 
-    async def Generate(self, request: engine_pb2.GenerateRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - gRPC's name
+    async def Generate(self, request: engine_pb2.GenerateRequest, context: Context) -> None:  # type: ignore[override]
         """Stream one answer: Started with the first token, a Delta for each step, Finished."""
         async with self._serve(request, context) as answer:
             async for chunk in answer.chunks:
                 await self._send(answer, chunk, context)
 
-    async def Complete(  # noqa: N802 - gRPC's name
-        self, request: engine_pb2.CompleteRequest, context: Context
-    ) -> engine_pb2.CompleteResponse:
+    async def Complete(self, request: engine_pb2.CompleteRequest, context: Context) -> engine_pb2.CompleteResponse:
         """Answer in one message."""
         response = engine_pb2.CompleteResponse()
         texts: list[str] = []
@@ -86,9 +84,7 @@ class EngineService(engine_pb2_grpc.EngineServiceServicer):
         response.text = "".join(texts)
         return response
 
-    async def GetEngine(  # noqa: N802 - gRPC's name
-        self, _request: engine_pb2.GetEngineRequest, _context: Context
-    ) -> engine_pb2.GetEngineResponse:
+    async def GetEngine(self, _request: engine_pb2.GetEngineRequest, _context: Context) -> engine_pb2.GetEngineResponse:
         """Say what the engine is, in every state."""
         return engine_pb2.GetEngineResponse(
             descriptor=descriptor_message(self._parts.card.identity),

@@ -16,7 +16,7 @@ class TelemetryService(telemetry_pb2_grpc.TelemetryServiceServicer):
         self._telemetry = telemetry
         self._clock = clock
 
-    async def Watch(self, request: telemetry_pb2.WatchRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802
+    async def Watch(self, request: telemetry_pb2.WatchRequest, context: Context) -> None:  # type: ignore[override]
         """Send a reading at once, then as `is_due` says. A reading is taken when its writing begins: a reader that held the
         last one up gets the newest."""
         asked_s = request.min_interval.seconds + request.min_interval.nanos / 1e9 if request.HasField("min_interval") else None

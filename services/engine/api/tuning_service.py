@@ -38,9 +38,7 @@ class TuningService(tuning_pb2_grpc.TuningServiceServicer):
     def __init__(self, parts: TuningParts) -> None:
         self._parts = parts
 
-    async def UpdateTuning(  # noqa: N802 - gRPC's name
-        self, request: tuning_pb2.UpdateTuningRequest, _context: Context
-    ) -> tuning_pb2.UpdateTuningResponse:
+    async def UpdateTuning(self, request: tuning_pb2.UpdateTuningRequest, _context: Context) -> tuning_pb2.UpdateTuningResponse:
         """Apply an order at the next step boundary."""
         violations = [*_mask_faults(request), *_order_faults(request)]
         if violations:
@@ -51,9 +49,7 @@ class TuningService(tuning_pb2_grpc.TuningServiceServicer):
         done = await self._parts.desk.obey(_order(request))
         return tuning_pb2.UpdateTuningResponse(applied=tuning_message(done.values), clamped_fields=done.clamped_fields)
 
-    async def GetTuning(  # noqa: N802 - gRPC's name
-        self, _request: tuning_pb2.GetTuningRequest, _context: Context
-    ) -> tuning_pb2.GetTuningResponse:
+    async def GetTuning(self, _request: tuning_pb2.GetTuningRequest, _context: Context) -> tuning_pb2.GetTuningResponse:
         """Read what is in force."""
         standing = self._parts.desk.standing
         response = tuning_pb2.GetTuningResponse(
@@ -65,18 +61,14 @@ class TuningService(tuning_pb2_grpc.TuningServiceServicer):
             response.lease_remaining.FromMilliseconds(round(standing.lease_remaining_s * 1000))
         return response
 
-    async def Drain(  # noqa: N802 - gRPC's name
-        self, request: tuning_pb2.DrainRequest, _context: Context
-    ) -> tuning_pb2.DrainResponse:
+    async def Drain(self, request: tuning_pb2.DrainRequest, _context: Context) -> tuning_pb2.DrainResponse:
         """Refuse new requests from now on."""
         state = self._parts.life.learn(reason=f"drain: {_reason(request.reason)}", draining=True)
         return tuning_pb2.DrainResponse(
             state=common_engine_pb2.EngineState.ValueType(state), remaining_requests=self._parts.ledger.in_flight
         )
 
-    async def Undrain(  # noqa: N802 - gRPC's name
-        self, request: tuning_pb2.UndrainRequest, _context: Context
-    ) -> tuning_pb2.UndrainResponse:
+    async def Undrain(self, request: tuning_pb2.UndrainRequest, _context: Context) -> tuning_pb2.UndrainResponse:
         """Take requests again."""
         state = self._parts.life.learn(reason=f"undrain: {_reason(request.reason)}", draining=False)
         return tuning_pb2.UndrainResponse(state=common_engine_pb2.EngineState.ValueType(state))
