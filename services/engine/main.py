@@ -31,7 +31,7 @@ from services.engine.domain import BackendLostError, BackendStartError
 from services.engine.policy.tuning import TuningBounds
 from services.engine.registration import Registration
 from services.engine.running import Outlets, Parts, RunningEngine
-from services.engine.serving.gauges import show_gauges
+from services.engine.serving.gauges import EngineGauges
 from services.engine.serving.identity import Identity, IdentityCard
 from services.engine.serving.ledger import Ledger
 from services.engine.serving.life import Life
@@ -68,7 +68,6 @@ def _assemble(config: EngineConfig, metrics: EngineMetrics, *, clock: Clock) -> 
     bounds = TuningBounds(max_active_sequences=envelope.max_active_sequences, max_batched_tokens=envelope.max_batched_tokens)
     desk = TuningDesk(backend, configured=config.initial_tuning, bounds=bounds, clock=clock)
     sources = Sources(card=card, life=life, ledger=ledger, desk=desk, backend=backend)
-    show_gauges(metrics, sources)
     return Parts(
         config=config,
         clock=clock,
@@ -79,6 +78,7 @@ def _assemble(config: EngineConfig, metrics: EngineMetrics, *, clock: Clock) -> 
         desk=desk,
         telemetry=Telemetry(sources, clock=clock),
         tracing=start_tracing(service="engine", otlp_endpoint=config.tracing.otlp_endpoint),
+        gauges=EngineGauges(metrics, sources),
     )
 
 

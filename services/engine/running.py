@@ -15,6 +15,7 @@ from services.engine.backend.base import Backend
 from services.engine.config import EngineConfig
 from services.engine.domain import BackendLostError, EngineState
 from services.engine.registration import Registration
+from services.engine.serving.gauges import EngineGauges
 from services.engine.serving.identity import IdentityCard
 from services.engine.serving.ledger import Ledger
 from services.engine.serving.life import Life
@@ -44,6 +45,7 @@ class Parts:
     desk: TuningDesk
     telemetry: Telemetry
     tracing: Tracing
+    gauges: EngineGauges
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +71,7 @@ class RunningEngine:
         self._tasks = (
             asyncio.create_task(self._show_health(), name="health"),
             asyncio.create_task(self._watch_progress(), name="progress"),
+            asyncio.create_task(parts.gauges.keep_fresh(), name="gauges"),
         )
         if outlets.registration is not None:
             outlets.registration.start()
