@@ -11,13 +11,14 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from rich.console import Console
 from twinlane.controller.v1 import admin_pb2
 
-from cli.calls import DEFAULT_CONTROLLER, DEFAULT_ROUTER, channel_to
+from cli.calls import DEFAULT_CONTROLLER, DEFAULT_ROUTER
 from cli.job.controller import changes_since, read_status
 from cli.job.inputs import categories, load_documents, load_tickets
 from cli.job.report import report, to_json
 from cli.job.requests import document_requests, ticket_request
 from cli.job.run import JobResult, JobRunner, LaneLoad
 from cli.job.samples import Sample
+from libs.client.client import TwinlaneClient
 from libs.core.clock import Clock, SystemClock
 from libs.core.lanes import Lane
 
@@ -67,8 +68,8 @@ async def run_job(*, router: str, controller: str, loads: tuple[LaneLoad, ...], 
             done[sample.lane] += 1
             line.update(", ".join(f"{load.lane.name.lower()} {done[load.lane]}/{len(load.requests)}" for load in loads))
 
-        async with channel_to(router) as channel:
-            result = await JobRunner(channel, clock=clock, progress=progress).run(loads)
+        async with TwinlaneClient.connect(router, clock=clock) as client:
+            result = await JobRunner(client, clock=clock, progress=progress).run(loads)
     return JobOutcome(result=result, status=await read_status(controller), changes=await changes_since(controller, begun))
 
 

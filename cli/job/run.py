@@ -4,16 +4,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import grpc
-from twinlane.inference.v1 import inference_pb2, inference_pb2_grpc
-
+from cli.job.requests import JobRequest
 from cli.job.samples import LaneSummary, Sample, summarise
+from libs.client.client import TwinlaneClient
+from libs.client.errors import TwinlaneError
+from libs.client.events import Delta
 from libs.core.clock import Clock
 from libs.core.lanes import Lane
-from libs.rpc.fault import read_fault
-
-# Longer than any answer takes on a slow machine; a request that needs more is an error in the table.
-_REQUEST_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +18,7 @@ class LaneLoad:
     """What one lane is given: requests, how fast they arrive, and how many may be in flight at once."""
 
     lane: Lane
-    requests: Sequence[inference_pb2.GenerateRequest]
+    requests: Sequence[JobRequest]
     # Requests per second; None: all at once.
     arrivals_per_s: float | None
     max_in_flight: int
@@ -38,8 +35,8 @@ class JobResult:
 class JobRunner:
     """Runs loads through one router. `progress` is called with each finished request."""
 
-    def __init__(self, channel: grpc.aio.Channel, *, clock: Clock, progress: Callable[[Sample], None]) -> None:
-        self._stub = inference_pb2_grpc.InferenceServiceStub(channel)
+    def __init__(self, client: TwinlaneClient, *, clock: Clock, progress: Callable[[Sample], None]) -> None:
+        self._client = client
         self._clock = clock
         self._progress = progress
 
@@ -62,7 +59,7 @@ class JobRunner:
         samples = [task.result() for task in tasks]
         return summarise(samples, load.lane, elapsed_s=self._clock.monotonic_s() - begun_s)
 
-    async def _run_one(self, lane: Lane, request: inference_pb2.GenerateRequest, slots: asyncio.Semaphore) -> Sample:
+    async def _run_one(self, lane: Lane, request: JobRequest, slots: asyncio.Semaphore) -> Sample:
         try:
             sample = await self._measure(lane, request)
         finally:
@@ -70,17 +67,16 @@ class JobRunner:
         self._progress(sample)
         return sample
 
-    async def _measure(self, lane: Lane, request: inference_pb2.GenerateRequest) -> Sample:
+    async def _measure(self, lane: Lane, request: JobRequest) -> Sample:
         begun_s = self._clock.monotonic_s()
         first_token_ms: float | None = None
         tokens, error = 0, ""
         try:
-            async for response in self._stub.Generate(request, timeout=_REQUEST_TIMEOUT_S):
+            async for event in self._client.generate(request.messages, request.options):
                 if first_token_ms is None:
                     first_token_ms = (self._clock.monotonic_s() - begun_s) * 1000
-                tokens += len(response.delta.token_ids)
-        except grpc.aio.AioRpcError as failed:
-            fault = read_fault(failed)
-            error = fault.reason if fault.reason != "UNKNOWN" else fault.code.name
+                tokens += len(event.token_ids) if isinstance(event, Delta) else 0
+        except TwinlaneError as failed:
+            error = failed.reason if failed.reason != "UNKNOWN" else failed.fault.code.name
         total_ms = (self._clock.monotonic_s() - begun_s) * 1000
         return Sample(lane=lane, first_token_ms=first_token_ms, total_ms=total_ms, completion_tokens=tokens, error=error)
