@@ -55,7 +55,7 @@ def status(controller: Controller = DEFAULT_CONTROLLER, as_json: AsJson = False)
     if as_json:
         typer.echo(json_format.MessageToJson(answer))
         return
-    Console().print(engines_table(answer))
+    Console(highlight=False, markup=False).print(engines_table(answer))
     paused = f"paused: {answer.pause_reason}" if answer.paused else "running"
     typer.echo(
         f"controller {answer.controller_id} at {controller}: {paused}; routers: {', '.join(answer.router_ids) or 'none'}"
@@ -76,7 +76,7 @@ def decisions(
     if as_json:
         typer.echo(json_format.MessageToJson(answer))
     else:
-        Console().print(decisions_table(answer.decisions))
+        Console(highlight=False, markup=False).print(decisions_table(answer.decisions))
 
 
 @admin.command()

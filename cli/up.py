@@ -47,19 +47,19 @@ def up(
     data: Annotated[Path, typer.Option(help="Folder of everything that is written.")] = Path("var"),
 ) -> None:
     """Start router, a realtime and a batch engine and the controller; Ctrl-C stops them all."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
     plan = _make_plan(engine, port_base, metrics_port_base, data.resolve())
     require_free(plan.services)
     prepare_model(plan.backend, plan.model_folder, console)
     write_configs(plan)
-    asyncio.run(_run(plan, console, job=job, stay=_stays(stay, job=job)))
+    asyncio.run(_run(plan, console, job=job, stay=stays(stay, job=job, at_terminal=sys.stdin.isatty())))
 
 
-def _stays(stay: bool | None, *, job: bool) -> bool:
-    """Return whether the mesh goes on serving; scripts without a terminal end with the job unless told otherwise."""
+def stays(wish: bool | None, *, job: bool, at_terminal: bool) -> bool:
+    """Return whether the mesh goes on serving: always without a job, else as wished, else where a person sits before it."""
     if not job:
         return True
-    return sys.stdin.isatty() if stay is None else stay
+    return at_terminal if wish is None else wish
 
 
 def _make_plan(engine: EngineKind, port_base: int, metrics_port_base: int, data: Path) -> MeshPlan:
@@ -78,7 +78,7 @@ async def _run(plan: MeshPlan, console: Console, *, job: bool, stay: bool) -> No
     """Serve until a signal comes or the work is done. Raises CliError where the mesh does not start."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
     supervisor = Supervisor(plan, say=console.print)
     work = asyncio.create_task(_serve(plan, supervisor, console, job=job, stay=stay))

@@ -82,7 +82,7 @@ def job(
 ) -> None:
     """Classify tickets on the realtime lane while documents are summarised on the batch lane; print what it took."""
     loads = make_loads(tickets_per_s=tickets_per_s, max_tickets=tickets)
-    console = Console(stderr=as_json)
+    console = Console(stderr=as_json, highlight=False, markup=False)
     outcome = asyncio.run(run_job(router=router, controller=controller, loads=loads, console=console, clock=SystemClock()))
     if as_json:
         typer.echo(json.dumps(to_json(outcome.result, len(outcome.changes))))

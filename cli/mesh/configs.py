@@ -1,7 +1,7 @@
 """The configuration files of a mesh on one machine, made from its plan."""
 
 from cli.mesh.model import MODEL_NAME
-from cli.mesh.plan import EngineKind, EnginePlan, MeshPlan, Profile
+from cli.mesh.plan import EngineKind, EnginePlan, MeshPlan, Profile, ServiceKind
 from cli.mesh.toml import TomlTable, to_toml
 
 # A CPU core needs about half a second for a ticket; a simulated engine needs milliseconds.
@@ -16,6 +16,8 @@ _TUNED_BATCHED_TOKENS = {Profile.REALTIME: 512, Profile.BATCH: 128}
 _KV_CACHE_GIB = 1.0
 # Requests of 50 tokens before an engine serves. The hundred of the default would take a CPU core most of a minute.
 _WARM_UP_REQUESTS = {EngineKind.VLLM: 20, EngineKind.SIM: 100}
+# Running answers get this long after Ctrl-C; below the time after which `up` kills.
+_DRAIN_GRACE_S = {ServiceKind.ROUTER: 5.0, ServiceKind.ENGINE: 8.0}
 # Step times of a small model on a GPU, in milliseconds: a ticket takes about 20, a document about a second.
 _SIM = {"base_step_ms": 2.0, "prefill_token_ms": 0.02, "decode_ms": 0.2}
 
@@ -51,6 +53,7 @@ def engine_table(plan: MeshPlan, engine: EnginePlan) -> TomlTable:
         "profile": str(profile),
         "address": engine.service.address,
         "metrics_address": engine.service.metrics_address,
+        "drain_grace_s": _DRAIN_GRACE_S[ServiceKind.ENGINE],
         "model": {"name": MODEL_NAME, "folder": plan.model_folder},
         "backend": {"kind": str(plan.backend)},
         "limits": {
@@ -71,12 +74,24 @@ def engine_table(plan: MeshPlan, engine: EnginePlan) -> TomlTable:
 
 
 def router_table(plan: MeshPlan) -> TomlTable:
-    """Return the router's configuration; its static engine list is what it falls back to while the controller is away."""
+    """Return the router's configuration; its static engines are for the time before the controller's first table."""
     return {
         "service": "router",
         "router_id": "router-1",
         "address": plan.router.address,
         "metrics_address": plan.router.metrics_address,
-        "model": {"name": MODEL_NAME, "folder": plan.model_folder},
+        "drain_grace_s": _DRAIN_GRACE_S[ServiceKind.ROUTER],
+        "log": {"format": "text"},
+        "model": {"name": MODEL_NAME, "tokenizer": "sim" if plan.backend is EngineKind.SIM else plan.model_folder},
         "controller": {"address": plan.controller.address},
+        "static_engines": [_static_engine(engine) for engine in plan.engines],
+    }
+
+
+def _static_engine(engine: EnginePlan) -> TomlTable:
+    return {
+        "engine_id": engine.service.name,
+        "address": engine.service.address,
+        "pool": str(engine.profile),
+        "max_context_tokens": _CONTEXT_TOKENS[engine.profile],
     }

@@ -13,10 +13,11 @@ MODEL_NAME = "smollm2-135m"
 
 
 def prepare_model(backend: EngineKind, folder: Path, console: Console) -> None:
-    """Make the model's folder where it is missing; its steps are shown. Raises CliError where that fails."""
-    if backend is EngineKind.SIM or (folder / "config.json").exists():
+    """Make the model's folder where it is missing, with a progress line. Raises CliError where that fails."""
+    if backend is EngineKind.SIM:
         return
-    console.print(f"preparing the model in {folder} (once; about half a minute)")
-    done = subprocess.run([sys.executable, "-m", "services.engine.model.prepare", "--out", str(folder)], check=False)
+    command = [sys.executable, "-m", "services.engine.model.prepare", "--model", MODEL_NAME, "--to", str(folder)]
+    with console.status("preparing the model; the first time takes about half a minute"):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise CliError(f"the model could not be prepared in {folder} (exit code {done.returncode})")
+        raise CliError(f"the model cannot be prepared: {(done.stderr.splitlines() or ['no output'])[-1]}")

@@ -19,7 +19,7 @@ def top(
     router: Annotated[str, typer.Option(help="host:port of a router.")] = DEFAULT_ROUTER,
 ) -> None:
     """Show engines, lanes, tuning and decisions, renewed each second; Ctrl-C ends it."""
-    console = Console()
+    console = Console(highlight=False, markup=False)
     try:
         asyncio.run(_watch(console, controller, router, once=once))
     except KeyboardInterrupt:

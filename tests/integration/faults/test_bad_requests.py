@@ -39,7 +39,7 @@ def _request(**fields: object) -> bytes:
         ),
         pytest.param(_NEGATIVE_MAX_NEW_TOKENS, "stopping.max_new_tokens", id="negative-max-new-tokens"),
         pytest.param(_INVALID_UTF8, "prompt", id="invalid-utf8"),
-        pytest.param(_request(prompt="word " * 20_000), "prompt", id="prompt-over-every-limit"),
+        pytest.param(_request(prompt="word " * 20_000), "input", id="prompt-over-every-limit"),
         pytest.param(_request(prompt="x" * _OVERSIZED_BYTES), "request", id="oversized-message"),
     ],
 )

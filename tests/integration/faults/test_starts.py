@@ -14,12 +14,6 @@ _LIMIT_S = 60.0
 _UNUSABLE = 2
 _KINDS = ("router", "engine", "controller")
 
-_CONFIGS = {
-    "router": 'service = "router"\nrouter_id = "r"\n',
-    "engine": 'service = "engine"\nengine_id = "e"\npool = "realtime"\nprofile = "realtime"\n',
-    "controller": 'service = "controller"\ncontroller_id = "c"\n',
-}
-
 
 def _start(kind: str, config: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", f"services.{kind}.main", "--config", str(config)]
@@ -53,11 +47,11 @@ def test_start_unknown_key_exits_2_and_names_it(mesh: Mesh, tmp_path: Path, kind
 @pytest.mark.parametrize("kind", _KINDS)
 def test_start_wrong_type_exits_2_and_names_the_key(mesh: Mesh, tmp_path: Path, kind: str) -> None:
     config = tmp_path / "service.toml"
-    config.write_text("drain_grace_s = 'soon'\n" + _written(mesh, kind))
+    config.write_text("max_request_bytes = 'big'\n" + _written(mesh, kind))
     ended = _start(kind, config)
     assert ended.returncode == _UNUSABLE
     (line,) = ended.stderr.splitlines()
-    assert line.startswith(f"{config}: drain_grace_s: ")
+    assert line.startswith(f"{config}: max_request_bytes: ")
 
 
 @pytest.mark.parametrize("kind", _KINDS)
@@ -82,7 +76,7 @@ def test_start_model_folder_missing_exits_2_and_names_it(mesh: Mesh, tmp_path: P
     missing = tmp_path / "no-model"
     text = _written(mesh, "engine").replace('kind = "sim"', 'kind = "vllm"')
     folder_line = next(line for line in text.splitlines() if line.startswith("folder = "))
-    config.write_text(text.replace(folder_line, f'folder = "{missing}"').replace("address = ", "address = ", 1))
+    config.write_text(text.replace(folder_line, f'folder = "{missing}"'))
     ended = _start("engine", config)
     assert ended.returncode == _UNUSABLE
     assert str(missing) in ended.stderr.splitlines()[-1]

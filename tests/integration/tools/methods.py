@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 MODEL = "smollm2-135m"
 CHAT = '"chat":{"messages":[{"role":"user","content":"Hello"}]}'
+_MASK = '"update_mask":"maxActiveSequences"'
+_LONG_MASK = '"update_mask":{"paths":["max_active_sequences"]}'
 STOPPING = '"stopping":{"max_new_tokens":4}'
 
 
@@ -17,6 +19,11 @@ class Method:
     request: str
     expected: str
     endless: bool = False
+
+    @property
+    def grpcurl_request(self) -> str:
+        """The request as grpcurl 1.8.6 reads it: it knows no short form of field masks."""
+        return self.request.replace(_MASK, _LONG_MASK)
 
     @property
     def path(self) -> str:
@@ -39,7 +46,7 @@ _HEALTH = "grpc.health.v1.Health"
 
 _GUEST = (
     '{"descriptor":{"engine_id":"guest","epoch":"1","address":"127.0.0.1:9","pool":"guest",'
-    '"model":"m","backend":"sim"},"state":1}'
+    '"model":"m","backend":"sim","limits":{"max_context_tokens":512,"max_active_sequences":1,"max_batched_tokens":16}},"state":1}'
 )
 _TOKENS = f'{{"request_id":"tools-%s","model":"{MODEL}","token_ids":[1,2,3],"lane":1,{STOPPING}}}'
 
@@ -57,7 +64,7 @@ METHODS = (
         "batch-1",
         _TUNING,
         "UpdateTuning",
-        '{"tuning":{"max_active_sequences":4},"update_mask":"maxActiveSequences","controller_epoch":"99","lease":"1s"}',
+        f'{{"tuning":{{"max_active_sequences":4}},{_MASK},"controller_epoch":"99","lease":"1s"}}',
         "applied",
     ),
     _method("batch-1", _TUNING, "Drain", '{"reason":"tools test"}', "DRAINING"),

@@ -17,17 +17,18 @@ def test_list_part_of_mesh_names_service(mesh: Mesh, part: str, service: str) ->
     assert service in listed.stdout.splitlines()
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.path)
-def test_describe_method_shows_its_messages(mesh: Mesh, method: Method) -> None:
-    described = grpcurl(mesh.part(method.part).address, "describe", f"{method.service}.{method.name}")
+@pytest.mark.parametrize(("part", "service"), SERVICES)
+def test_describe_service_shows_its_methods(mesh: Mesh, part: str, service: str) -> None:
+    described = grpcurl(mesh.part(part).address, "describe", service)
     assert described.returncode == 0, described.stderr
-    assert f"rpc {method.name}" in described.stdout
+    for method in METHODS:
+        assert method.service != service or f"rpc {method.name} (" in described.stdout
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: f"{method.part}-{method.path}")
 def test_call_method_answers(mesh: Mesh, method: Method) -> None:
     limit = ("-max-time", str(ENDLESS_S)) if method.endless else ()
-    called = grpcurl(*limit, "-d", method.request, mesh.part(method.part).address, method.path)
+    called = grpcurl(*limit, "-d", method.grpcurl_request, mesh.part(method.part).address, method.path)
     assert called.returncode == 0 or method.endless, called.stderr
     assert method.expected in called.stdout
 
