@@ -8,14 +8,14 @@ from twinlane.controller.v1 import admin_pb2
 
 from cli.job.run import JobResult
 from cli.job.samples import LaneSummary, Quantiles
-from cli.top.tables import ABSENT, decisions_table, engines_table
+from cli.top.tables import ABSENT, decisions_table, engines_table, new_table
 
 _DECISIONS_SHOWN = 12
 
 
 def lanes_table(result: JobResult) -> Table:
     """Return one row per lane, latencies in milliseconds as the caller saw them."""
-    table = Table(title=f"lanes, {result.elapsed_s:.1f} s, milliseconds at the caller", title_justify="left")
+    table = new_table(f"lanes, {result.elapsed_s:.1f} s, milliseconds at the caller")
     table.add_column("lane")
     for name in ("count", "errors", "first p50", "p95", "p99", "total p50", "p95", "p99", "tokens/s"):
         table.add_column(name, justify="right")

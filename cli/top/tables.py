@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rich import box
 from rich.table import Table
 from twinlane.common.v1 import engine_pb2, lane_pb2, tuning_pb2
 from twinlane.controller.v1 import admin_pb2
@@ -13,13 +14,18 @@ from twinlane.router.v1 import admin_pb2 as router_pb2
 ABSENT = "-"
 
 
+def new_table(title: str) -> Table:
+    """Return an empty table that fits a terminal of 80 columns."""
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+
+
 def engines_table(status: admin_pb2.GetStatusResponse) -> Table:
     """Return one row per engine: state, work per lane, step, speed, cache and tuning."""
-    table = Table(title="engines", title_justify="left")
-    table.add_column("engine")
-    table.add_column("state")
-    for name in ("realtime w/r", "batch w/r", "auto w/r", "step ms", "tokens/s", "kv", "p99 ms", "sequences", "step tokens"):
-        table.add_column(name, justify="right")
+    table = new_table("engines; waiting and running are realtime/batch/auto")
+    table.add_column("engine", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    for name in ("waiting", "running", "step ms", "tok/s", "kv", "p99 ms", "tuning"):
+        table.add_column(name, justify="right", no_wrap=True)
     for engine in status.engines:
         table.add_row(engine.descriptor.engine_id, state_word(engine.state), *_load_cells(engine.snapshot))
     return table
@@ -27,21 +33,14 @@ def engines_table(status: admin_pb2.GetStatusResponse) -> Table:
 
 def _load_cells(snapshot: telemetry_pb2.EngineSnapshot) -> tuple[str, ...]:
     return (
-        *(lane_load(snapshot, lane) for lane in (lane_pb2.LANE_REALTIME, lane_pb2.LANE_BATCH, lane_pb2.LANE_AUTO)),
+        "/".join(str(lane.waiting) for lane in snapshot.lanes) or ABSENT,
+        "/".join(str(lane.running) for lane in snapshot.lanes) or ABSENT,
         f"{snapshot.step_ms:.1f}" if snapshot.HasField("step_ms") else ABSENT,
         f"{snapshot.completion_tokens_per_s:.0f}" if snapshot.HasField("completion_tokens_per_s") else ABSENT,
         f"{snapshot.kv_usage_ratio:.0%}" if snapshot.HasField("kv_usage_ratio") else ABSENT,
         realtime_p99(snapshot),
-        *tuning_cells(snapshot.tuning),
+        "/".join(tuning_cells(snapshot.tuning)),
     )
-
-
-def lane_load(snapshot: telemetry_pb2.EngineSnapshot, lane: lane_pb2.Lane.ValueType) -> str:
-    """Return "waiting/running" of a lane, or "-" where the engine said nothing of it."""
-    for reading in snapshot.lanes:
-        if reading.lane == lane:
-            return f"{reading.waiting}/{reading.running}"
-    return ABSENT
 
 
 def realtime_p99(snapshot: telemetry_pb2.EngineSnapshot) -> str:
@@ -73,7 +72,7 @@ def lane_word(lane: lane_pb2.Lane.ValueType) -> str:
 def lanes_table(status: router_pb2.GetStatusResponse) -> Table:
     """Return one row per lane of a router."""
     source = router_pb2.TableSource.Name(status.table_source).removeprefix("TABLE_SOURCE_").lower()
-    table = Table(title=f"router {status.router_id}, engine table: {source}", title_justify="left")
+    table = new_table(f"router {status.router_id}, engine table: {source}")
     table.add_column("lane")
     for name in ("in flight", "answered", "failed"):
         table.add_column(name, justify="right")
@@ -84,9 +83,9 @@ def lanes_table(status: router_pb2.GetStatusResponse) -> Table:
 
 def decisions_table(decisions: Iterable[admin_pb2.Decision], *, title: str = "decisions, newest first") -> Table:
     """Return one row per decision: what, why, and with which result."""
-    table = Table(title=title, title_justify="left")
+    table = new_table(title)
     for name in ("time", "engine", "action", "sequences", "why", "result"):
-        table.add_column(name)
+        table.add_column(name, no_wrap=name != "why")
     for decision in decisions:
         table.add_row(
             decision.decided_at.ToDatetime().strftime("%H:%M:%S"),

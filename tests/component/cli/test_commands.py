@@ -76,7 +76,7 @@ def test_command_nobody_listens_names_the_address(command: tuple[str, ...]) -> N
 def test_top_once_shows_engines_lanes_and_changes(mesh: FakeController) -> None:
     result = _run("top", "--once", "--controller", mesh.address, "--router", mesh.address)
     assert result.exit_code == 0
-    for shown in ("realtime-1", "1/2", "router-1", "41", "P99 120 ms is over 100 ms", "16 → 14"):
+    for shown in ("realtime-1", "16/512", "router-1", "41", "P99 120 ms is over 100 ms", "16 → 14"):
         assert shown in result.stdout
 
 

@@ -30,11 +30,13 @@ def long_request(tokens: int) -> inference_pb2.GenerateRequest:
     )
 
 
-async def read_to_end(channel: grpc.aio.Channel, request: inference_pb2.GenerateRequest) -> End:
+async def read_to_end(
+    channel: grpc.aio.Channel, request: inference_pb2.GenerateRequest, *, limit_s: float = CALL_LIMIT_S
+) -> End:
     """Read a stream to its end, whatever that is; a stream that hangs ends as DEADLINE_EXCEEDED."""
     tokens, finished = 0, False
     try:
-        async for response in inference_pb2_grpc.InferenceServiceStub(channel).Generate(request, timeout=CALL_LIMIT_S):
+        async for response in inference_pb2_grpc.InferenceServiceStub(channel).Generate(request, timeout=limit_s):
             tokens += len(response.delta.token_ids)
             finished = finished or response.HasField("finished")
     except grpc.aio.AioRpcError as error:

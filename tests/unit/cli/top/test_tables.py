@@ -1,9 +1,11 @@
 """Cells of the tables: what is absent is shown as absent and never as zero."""
 
+from rich.console import Console, RenderableType
 from twinlane.common.v1 import engine_pb2, lane_pb2, tuning_pb2
+from twinlane.controller.v1 import admin_pb2
 from twinlane.engine.v1 import telemetry_pb2
 
-from cli.top.tables import ABSENT, lane_load, lane_word, realtime_p99, state_word, tuning_cells
+from cli.top.tables import ABSENT, engines_table, lane_word, realtime_p99, state_word, tuning_cells
 
 _SNAPSHOT = telemetry_pb2.EngineSnapshot(
     lanes=[
@@ -15,12 +17,22 @@ _SNAPSHOT = telemetry_pb2.EngineSnapshot(
 )
 
 
-def test_lane_load_shows_waiting_and_running() -> None:
-    assert lane_load(_SNAPSHOT, lane_pb2.LANE_REALTIME) == "3/2"
+def _text(renderable: RenderableType) -> str:
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(renderable)
+    return captured.get()
 
 
-def test_lane_load_lane_not_told_is_absent() -> None:
-    assert lane_load(_SNAPSHOT, lane_pb2.LANE_AUTO) == ABSENT
+def test_engines_table_fits_80_columns_with_every_value_whole() -> None:
+    engine = admin_pb2.EngineStatus(
+        descriptor=engine_pb2.EngineDescriptor(engine_id="realtime-1"),
+        state=engine_pb2.ENGINE_STATE_SERVING,
+        snapshot=_SNAPSHOT,
+    )
+    text = _text(engines_table(admin_pb2.GetStatusResponse(engines=[engine])))
+    (row,) = [line.split() for line in text.splitlines() if "serving" in line]
+    assert row == ["realtime-1", "serving", "3/0", "2/1", "-", "-", "-", "88", "-/-"]
 
 
 def test_realtime_p99_is_rounded_to_milliseconds() -> None:
