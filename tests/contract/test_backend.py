@@ -1,11 +1,11 @@
 """What holds for every backend (services/engine/backend/base.py).
 
-Each case of BACKENDS is a factory: an asynchronous context manager that yields a started backend with its limits.
+Every case runs on the simulated backend, and marked `real` on vLLM with the real model.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,11 +14,12 @@ from libs.core.clock import SystemClock
 from libs.core.lanes import Lane
 from services.engine.backend.base import Backend
 from services.engine.backend.sim_backend import SimBackend, SimOptions
+from services.engine.backend.vllm_backend import VllmBackend
 from services.engine.domain import BackendLostError, BackendRequest, Finish, Limits, TokenChunk, TuningValues
 from services.engine.policy.step_cost import StepCost
+from tests.support.real_model import real_options
 
 Started = tuple[Backend, Limits]
-Factory = Callable[[], AbstractAsyncContextManager[Started]]
 Case = Callable[[Backend, Limits], Awaitable[None]]
 
 
@@ -43,21 +44,41 @@ async def started_sim() -> AsyncIterator[Started]:
         await backend.stop()
 
 
-BACKENDS = [pytest.param(started_sim, id="sim")]
+@pytest.fixture(scope="module")
+def vllm() -> Iterator[Callable[[Case], None]]:
+    """One real engine for the whole module: it takes half a minute to start. The case that stops it comes last."""
+    with asyncio.Runner() as runner:
+        backend = VllmBackend(real_options(max_active_sequences=8, max_batched_tokens=256), clock=SystemClock())
+        limits = runner.run(backend.start())
+
+        async def fresh(case: Case) -> None:
+            await backend.apply_tuning(TuningValues(max_active_sequences=8, max_batched_tokens=256))
+            await case(backend, limits)
+
+        try:
+            yield lambda case: runner.run(fresh(case))
+        finally:
+            runner.run(backend.stop())
 
 
-@pytest.fixture(params=BACKENDS)
+def run_on_sim(case: Case) -> None:
+    async def main() -> None:
+        async with started_sim() as (backend, limits):
+            await case(backend, limits)
+
+    asyncio.run(main())
+
+
+# vLLM and torch warn of their own future when they are imported.
+_REAL = (pytest.mark.real, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore"))
+
+
+@pytest.fixture(params=["sim", pytest.param("vllm", marks=_REAL)])
 def run(request: pytest.FixtureRequest) -> Callable[[Case], None]:
-    factory: Factory = request.param
-
-    def run_case(case: Case) -> None:
-        async def main() -> None:
-            async with factory() as (backend, limits):
-                await case(backend, limits)
-
-        asyncio.run(main())
-
-    return run_case
+    if request.param == "sim":
+        return run_on_sim
+    started: Callable[[Case], None] = request.getfixturevalue("vllm")
+    return started
 
 
 def asked(name: str, **fields: Any) -> BackendRequest:

@@ -134,15 +134,17 @@ class VllmBackend(Backend):
         held = await self.control(
             {"max_active_sequences": inside.max_active_sequences, "max_batched_tokens": inside.max_batched_tokens}
         )
-        return TuningValues(max_active_sequences=held["max_active_sequences"], max_batched_tokens=held["max_batched_tokens"])
+        return TuningValues(
+            max_active_sequences=int(held["max_active_sequences"]), max_batched_tokens=int(held["max_batched_tokens"])
+        )
 
-    async def control(self, payload: dict[str, int]) -> dict[str, int]:
+    async def control(self, payload: dict[str, int]) -> dict[str, float]:
         """Call our method in the core process; see services/engine/vllm_ext/control.py. Raises BackendLostError."""
         from vllm.v1.engine.exceptions import EngineDeadError
 
         self._raise_if_lost()
         try:
-            held: dict[str, int] = await self._llm.engine_core.call_utility_async(CONTROL_METHOD, payload)
+            held: dict[str, float] = await self._llm.engine_core.call_utility_async(CONTROL_METHOD, payload)
         except EngineDeadError as error:
             raise self._mark_lost(f"vLLM's core ended: {error}") from error
         return held
@@ -170,9 +172,18 @@ class VllmBackend(Backend):
 
     async def _watch(self) -> None:
         # vLLM says by a flag, not by an event, that its core ended.
-        while not self._llm.errored:  # noqa: ASYNC110
+        while not self._llm.errored:
             await asyncio.sleep(_LIVENESS_INTERVAL_S)
+            try:
+                await self._refresh()
+            except BackendLostError:
+                return
         self._mark_lost("vLLM's core process ended")
+
+    async def _refresh(self) -> None:
+        if self._stats.may_be_outdated(quiet_s=_LIVENESS_INTERVAL_S):
+            held = await self.control({})
+            self._stats.correct(queued=int(held["running"] + held["waiting"]), kv_usage_ratio=held["kv_usage_ratio"])
 
     def _mark_lost(self, reason: str) -> BackendLostError:
         if self._lost is None:

@@ -55,6 +55,18 @@ class StepStats:
         self._queries += stats.prefix_cache_stats.queries
         self._hits += stats.prefix_cache_stats.hits
 
+    def may_be_outdated(self, *, quiet_s: float) -> bool:
+        """Return whether the last record shows work but none came for `quiet_s`: the work may have been cancelled, which
+        vLLM does not report."""
+        if not self._was_busy or self._last_step_at_s is None:
+            return False
+        return self._clock.monotonic_s() - self._last_step_at_s > quiet_s
+
+    def correct(self, *, queued: int, kv_usage_ratio: float) -> None:
+        """Take what the core answered when asked."""
+        self._was_busy = queued > 0
+        self._kv_usage_ratio = kv_usage_ratio
+
     def snapshot(self) -> BackendSnapshot:
         """Return the reading of now."""
         now_s = self._clock.monotonic_s()

@@ -8,10 +8,17 @@ from typing import Any
 CONTROL_METHOD = "twinlane_control"
 
 # Attributes of vllm.v1.core.sched.scheduler.Scheduler.
-RELIED_ON = ("max_num_active_reqs", "max_num_scheduled_tokens", "max_num_running_reqs")
+RELIED_ON = (
+    "max_num_active_reqs",
+    "max_num_scheduled_tokens",
+    "max_num_running_reqs",
+    "running",
+    "waiting",
+    "kv_cache_manager",
+)
 
 
-def control(core: Any, payload: dict[str, int]) -> dict[str, int]:
+def control(core: Any, payload: dict[str, int]) -> dict[str, float]:
     """Set what the payload names and return what holds, together with the core's load.
 
     Keys: max_active_sequences, max_batched_tokens. `core` is the vllm.v1.engine.core.EngineCore; the caller has clamped the
@@ -27,4 +34,5 @@ def control(core: Any, payload: dict[str, int]) -> dict[str, int]:
         "max_batched_tokens": scheduler.max_num_scheduled_tokens,
         "running": len(scheduler.running),
         "waiting": len(scheduler.waiting),
+        "kv_usage_ratio": scheduler.kv_cache_manager.usage,
     }
