@@ -47,7 +47,7 @@ env: $(VENV)/.base $(if $(filter vllm,$(ENGINE)),$(VENV)/.engine) ## Set the env
 dev: $(VENV)/.dev $(VENV)/.engine ## Set the environment up with every tool and vLLM
 
 .PHONY: up
-up: env ## Start the mesh, run the main job, go on serving (ENGINE=sim: without vLLM; UP="..." passes options)
+up: env ## Start the mesh, run the main job, go on serving (ENGINE=sim: without vLLM; UP="--exit-after-job" stops after the job)
 	$(BIN)/twinlane up --engine $(ENGINE) --job $(UP)
 
 .PHONY: protos

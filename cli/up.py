@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -36,10 +35,7 @@ def up(
         EngineKind, typer.Option(help="Backend of the engines: the real model, or a simulation.")
     ] = EngineKind.VLLM,
     job: Annotated[bool, typer.Option("--job", help="Run the main job, then go on serving.")] = False,
-    stay: Annotated[
-        bool | None,
-        typer.Option("--stay/--exit-after-job", help="After the job: go on serving, or stop. Default: stay at a terminal."),
-    ] = None,
+    exit_after_job: Annotated[bool, typer.Option("--exit-after-job", help="Stop when the job is done.")] = False,
     port_base: Annotated[
         int, typer.Option(min=0, max=_MAX_PORT_BASE, help="Router's port; the others follow. 0 takes free ports for all.")
     ] = _PORT_BASE,
@@ -52,14 +48,7 @@ def up(
     require_free(plan.services)
     prepare_model(plan.backend, plan.model_folder, console)
     write_configs(plan)
-    asyncio.run(_run(plan, console, job=job, stay=stays(stay, job=job, at_terminal=sys.stdin.isatty())))
-
-
-def stays(wish: bool | None, *, job: bool, at_terminal: bool) -> bool:
-    """Return whether the mesh goes on serving: always without a job, else as wished, else where a person sits before it."""
-    if not job:
-        return True
-    return at_terminal if wish is None else wish
+    asyncio.run(_run(plan, console, job=job or exit_after_job, stay=not exit_after_job))
 
 
 def _make_plan(engine: EngineKind, port_base: int, metrics_port_base: int, data: Path) -> MeshPlan:
