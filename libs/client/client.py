@@ -23,6 +23,7 @@ from libs.client.events import Completion, Delta, Event, Finished, Prompt, Reque
 from libs.client.retry import RetryBudget, RetryIn, RetryPolicy, decide
 from libs.client.wire import to_completion, to_event, to_metadata, to_request
 from libs.core.clock import Clock, SystemClock
+from libs.rpc.address import split_address
 from libs.rpc.channel import open_channel
 from libs.rpc.fault import Fault, read_fault
 
@@ -58,7 +59,9 @@ class TwinlaneClient:
     def connect(
         cls, address: str, *, policy: RetryPolicy | None = None, clock: Clock | None = None, random: Random | None = None
     ) -> Self:
-        """Return a client of the router at host:port. It connects at the first call and reconnects by itself."""
+        """Return a client of the router at host:port. It connects at the first call and reconnects by itself. Raises
+        ValueError for what is not host:port."""
+        split_address(address)
         return cls(
             open_channel(address, max_message_bytes=_MAX_MESSAGE_BYTES),
             policy=policy or RetryPolicy(),

@@ -17,3 +17,11 @@ def export(variables: Mapping[str, str]) -> None:
 def child(variables: Mapping[str, str]) -> dict[str, str]:
     """Return a child process's environment: this process's with `variables` set."""
     return {**os.environ, **variables}
+
+
+def quiet_grpc() -> None:
+    """Keep gRPC's C core from writing to stderr between our own log lines, unless the variable is set already.
+
+    What it has to say reaches us as status codes. It reads the variable when grpc is first imported, so this comes before.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")

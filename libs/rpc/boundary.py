@@ -1,6 +1,6 @@
 """The one place per server where exceptions become status codes.
 
-Handlers raise; this interceptor ends the call with the fault. It also takes over parsing, so that a malformed request gets
+Handlers raise; the boundary ends the call with the fault. It also takes over parsing, so that a malformed request gets
 the same kind of answer as any other bad one. All four call arities are covered: for streamed answers both styles of grpc.aio
 (async generator, and coroutine that writes to the context).
 """
@@ -8,7 +8,8 @@ the same kind of answer as any other bad one. All four call arities are covered:
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, TypeAlias
 
 import grpc
@@ -28,25 +29,19 @@ INTERNAL_FAULT = Fault(
 )
 
 
-class BoundaryInterceptor(grpc.aio.ServerInterceptor):
+class Boundary:
     """Maps exceptions of a service to faults by `translate`; what that leaves unmapped is INTERNAL with a fixed text.
 
-    `max_request_bytes` is the mesh's own limit, below the transport's, so that the refusal can name it.
+    `max_request_bytes` is the mesh's own limit, below the transport's, so that the refusal can name it. Handlers are wrapped
+    when they are added to the server, once: an interceptor would wrap them anew for every call.
     """
 
     def __init__(self, translate: Translate, *, max_request_bytes: int) -> None:
         self._translate = translate
         self._max_request_bytes = max_request_bytes
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """Wrap the handler of one method. Called by gRPC for each call."""
-        handler = await continuation(handler_call_details)
-        if handler is None:
-            return handler
+    def guard(self, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
+        """Return the handler of one method, guarded."""
         decode = self._decoder(handler)
         if handler.unary_unary is not None:
             return grpc.unary_unary_rpc_method_handler(
@@ -94,8 +89,9 @@ class BoundaryInterceptor(grpc.aio.ServerInterceptor):
 
         async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
             try:
-                async for response in behavior(decode(request), context):
-                    yield response
+                async with aclosing(behavior(decode(request), context)) as responses:
+                    async for response in responses:
+                        yield response
             except Exception as error:
                 await self._abort(error, context)
 
@@ -127,3 +123,40 @@ def _too_large(size: int, limit: int) -> Fault:
         metadata={"limit_bytes": str(limit), "size_bytes": str(size)},
         violations=(FieldViolation("request", f"is {size} bytes; at most {limit}"),),
     )
+
+
+class GuardedServer:
+    """What services add their handlers to: hands them on to the server, guarded."""
+
+    def __init__(self, server: grpc.aio.Server, boundary: Boundary) -> None:
+        self._server = server
+        self._boundary = boundary
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        """As grpc.aio.Server."""
+        self._server.add_generic_rpc_handlers([_GuardedHandler(handler, self._boundary) for handler in generic_rpc_handlers])
+
+    def add_registered_method_handlers(
+        self, service_name: str, method_handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]
+    ) -> None:
+        """As grpc.aio.Server."""
+        guarded = {method: self._boundary.guard(handler) for method, handler in method_handlers.items()}
+        self._server.add_registered_method_handlers(service_name, guarded)
+
+
+class _GuardedHandler(grpc.GenericRpcHandler):
+    """Looks a method's handler up in another one and guards it, once a method."""
+
+    def __init__(self, handler: grpc.GenericRpcHandler, boundary: Boundary) -> None:
+        self._handler = handler
+        self._boundary = boundary
+        self._guarded: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        guarded = self._guarded.get(handler_call_details.method)
+        if guarded is None:
+            handler = self._handler.service(handler_call_details)
+            if handler is None:
+                return None
+            guarded = self._guarded[handler_call_details.method] = self._boundary.guard(handler)
+        return guarded

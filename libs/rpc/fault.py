@@ -4,6 +4,7 @@ A service states each cause once as a `Fault`; `FaultError` carries it up to the
 google.rpc.Status; `read_fault` gives it back on the caller's side.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -32,7 +33,8 @@ class Fault:
     """What a caller is told.
 
     `reason` is UPPER_SNAKE_CASE and stable; `message` is for people; `metadata` holds the numbers behind the message;
-    `retry_after_s` is an honest time after which another try may succeed, or None where none is known.
+    `retry_after_s` is an honest time after which another try may succeed, or None where none is known; infinite means never,
+    as `never_retry` does.
     """
 
     code: grpc.StatusCode
@@ -85,11 +87,11 @@ def to_call_status(fault: Fault) -> CallStatus:
         ]
         _pack(status, error_details_pb2.BadRequest(field_violations=violations))
     trailers: list[tuple[str, str | bytes]] = []
-    if fault.never_retry:
+    if fault.never_retry or fault.retry_after_s == math.inf:
         trailers.append((PUSHBACK_KEY, str(PUSHBACK_NEVER_MS)))
     elif fault.retry_after_s is not None:
         delay = duration_pb2.Duration(nanos=0)
-        delay.FromMilliseconds(max(0, round(fault.retry_after_s * 1000)))
+        delay.FromMilliseconds(_whole_ms(fault.retry_after_s))
         _pack(status, error_details_pb2.RetryInfo(retry_delay=delay))
         trailers.append((PUSHBACK_KEY, str(delay.ToMilliseconds())))
     trailers.append((STATUS_DETAILS_KEY, status.SerializeToString()))
@@ -123,6 +125,11 @@ def _pack(status: status_pb2.Status, detail: Message) -> None:
     packed = any_pb2.Any()
     packed.Pack(detail)
     status.details.append(packed)
+
+
+def _whole_ms(seconds: float) -> int:
+    """Round up, so that nobody comes back too early; microseconds are the rounding of floating point."""
+    return max(0, math.ceil(round(seconds * 1000, 3)))
 
 
 def _unpack(packed: any_pb2.Any) -> Message | None:

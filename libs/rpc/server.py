@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from libs.rpc.address import ListenError, check_can_listen
-from libs.rpc.boundary import BoundaryInterceptor, Translate
+from libs.rpc.boundary import Boundary, GuardedServer, Translate
 
 # Four times the mesh's own limit: what lies between is refused by the boundary in words, what is over by the transport.
 _TRANSPORT_LIMIT_FACTOR = 4
@@ -63,7 +63,6 @@ async def start_server(
     check_can_listen(address, purpose="gRPC")
     transport_limit = max_request_bytes * _TRANSPORT_LIMIT_FACTOR
     server = grpc.aio.server(
-        interceptors=[BoundaryInterceptor(translate, max_request_bytes=max_request_bytes)],
         options=[
             # Without this two processes may listen on one port and each gets a random half of the calls.
             ("grpc.so_reuseport", 0),
@@ -74,11 +73,13 @@ async def start_server(
             *(options or {}).items(),
         ],
     )
+    # Stands in for the server while handlers are added to it.
+    guarded = cast(grpc.aio.Server, GuardedServer(server, Boundary(translate, max_request_bytes=max_request_bytes)))
     names = [service.name for service in services]
     for service in services:
-        service.add_to(server)
+        service.add_to(guarded)
     servicer = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, guarded)
     reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
     try:
         port = server.add_insecure_port(address)

@@ -61,4 +61,4 @@ def _configure_standard_library(shared: list[Processor], ends: list[Processor], 
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *ends],
         )
     )
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.basicConfig(level=level, handlers=[handler])

@@ -39,10 +39,16 @@ CONTROLLER_DECISIONS = "twinlane_controller_decisions_total"
 CONTROLLER_ACTUATION_FAILURES = "twinlane_controller_actuation_failures_total"
 CONTROLLER_TICK_SECONDS = "twinlane_controller_tick_seconds"
 CONTROLLER_SNAPSHOT_AGE_SECONDS = "twinlane_controller_snapshot_age_seconds"
+CONTROLLER_ROUTERS = "twinlane_controller_routers"
+CONTROLLER_PAUSED = "twinlane_controller_paused"
+CONTROLLER_FENCED_ENGINES = "twinlane_controller_fenced_engines"
+CONTROLLER_JOURNAL_FAILURES = "twinlane_controller_journal_failures_total"
+CONTROLLER_JOURNAL_DROPPED = "twinlane_controller_journal_dropped_total"
 
 # Spans.
 SPAN_ROUTER_GENERATE = "twinlane.router.generate"
 SPAN_ENGINE_GENERATE = "twinlane.engine.generate"
+SPAN_CONTROLLER_ACTUATE = "twinlane.controller.actuate"
 
 # Span attributes: gen_ai.* and rpc.* of OpenTelemetry's semantic conventions where they have a word, else twinlane.*.
 ATTR_MODEL = "gen_ai.request.model"

@@ -280,3 +280,8 @@ def test_request_over_the_servers_limit_names_the_limit() -> None:
         assert error.fault.metadata["limit_bytes"] == "100000"
 
     asyncio.run(run())
+
+
+def test_connect_to_what_is_no_address_names_it() -> None:
+    with pytest.raises(ValueError, match="'router' is not host:port"):
+        TwinlaneClient.connect("router")

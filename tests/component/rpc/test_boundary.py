@@ -1,7 +1,7 @@
 """The exception boundary, in every arity and both styles of streaming."""
 
 import asyncio
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import grpc
 import pytest
@@ -12,6 +12,7 @@ from libs.rpc.decode import INVALID_UTF8, MALFORMED
 from libs.rpc.fault import PUSHBACK_KEY, Fault, FaultError, FieldViolation, invalid_argument, read_fault
 from tests.component.rpc.serving import (
     LIMIT_BYTES,
+    SERVICE,
     Call,
     Request,
     call_stream_stream,
@@ -184,5 +185,26 @@ def test_unknown_method_is_unimplemented() -> None:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await call_unary_stream("Nothing")(channel, [_good()])
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+    asyncio.run(run())
+
+
+def test_generator_left_by_its_caller_is_closed() -> None:
+    async def run() -> None:
+        closed = asyncio.Event()
+
+        async def wait(_prompt: str, _context: Context) -> str:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                closed.set()
+            return ""
+
+        async with serving(wait, translate=_translate) as (_, channel):
+            method: Any = channel.unary_stream(f"/{SERVICE}/UnaryGenerator")
+            call = method(_good())
+            await call.read()
+            call.cancel()
+            await closed.wait()
 
     asyncio.run(run())

@@ -185,6 +185,7 @@ from libs.rpc.channel import open_channel
 from libs.rpc.server import start_server
 
 async def main():
+    asyncio.get_running_loop().slow_callback_duration = 60
     options = dict(services=[], translate=lambda error: None, max_request_bytes=1)
     server = await start_server(address="127.0.0.1:0", **options)
     try:

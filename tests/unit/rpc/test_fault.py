@@ -1,3 +1,5 @@
+import math
+
 import grpc
 import pytest
 from google.protobuf import any_pb2
@@ -48,6 +50,12 @@ def test_fault_through_a_status_and_back_is_the_same(fault: Fault) -> None:
 def test_retry_time_is_sent_as_pushback_too() -> None:
     fault = Fault(code=grpc.StatusCode.UNAVAILABLE, reason="NO_ENGINE", message="m", retry_after_s=0.5)
     assert (PUSHBACK_KEY, "500") in to_call_status(fault).trailing_metadata
+
+
+@pytest.mark.parametrize(("retry_after_s", "pushback"), [(0.0104, "11"), (0.07, "70"), (0.0, "0"), (math.inf, "-1")], ids=str)
+def test_retry_time_is_sent_in_whole_milliseconds_never_too_early(retry_after_s: float, pushback: str) -> None:
+    fault = Fault(code=grpc.StatusCode.UNAVAILABLE, reason="NO_ENGINE", message="m", retry_after_s=retry_after_s)
+    assert (PUSHBACK_KEY, pushback) in to_call_status(fault).trailing_metadata
 
 
 def test_retry_time_below_zero_is_sent_as_zero_and_not_as_never() -> None:

@@ -56,6 +56,8 @@ class _DecisionReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Decisi
     """The engine is not serving."""
     DECISION_REASON_GROWTH_HURT: _DecisionReason.ValueType  # 12
     """P99 rose by more than a tenth after the last growth: the growth factor was lowered."""
+    DECISION_REASON_FENCED: _DecisionReason.ValueType  # 13
+    """The engine follows a controller of a newer term; this one leaves it alone."""
 
 class DecisionReason(_DecisionReason, metaclass=_DecisionReasonEnumTypeWrapper):
     """DecisionReason says why the controller decided as it did."""
@@ -86,6 +88,8 @@ DECISION_REASON_ENGINE_NOT_SERVING: DecisionReason.ValueType  # 11
 """The engine is not serving."""
 DECISION_REASON_GROWTH_HURT: DecisionReason.ValueType  # 12
 """P99 rose by more than a tenth after the last growth: the growth factor was lowered."""
+DECISION_REASON_FENCED: DecisionReason.ValueType  # 13
+"""The engine follows a controller of a newer term; this one leaves it alone."""
 Global___DecisionReason: _TypeAlias = DecisionReason  # noqa: Y015
 
 class _DecisionAction:

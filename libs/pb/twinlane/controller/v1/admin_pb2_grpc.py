@@ -88,7 +88,8 @@ class ControllerAdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Pause(self, request, context):
-        """Pause stops the controller from changing engines; it goes on observing. Pausing twice is no error.
+        """Pause stops the controller from changing engines; it goes on observing, renews the tuning that engines hold already,
+        and still carries out overrides. Pausing twice is no error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

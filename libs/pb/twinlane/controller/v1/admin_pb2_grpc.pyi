@@ -40,7 +40,9 @@ class ControllerAdminServiceStub:
     ListDecisions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListDecisionsRequest, _admin_pb2.ListDecisionsResponse]
     """ListDecisions reads the journal, newest first."""
     Pause: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PauseRequest, _admin_pb2.PauseResponse]
-    """Pause stops the controller from changing engines; it goes on observing. Pausing twice is no error."""
+    """Pause stops the controller from changing engines; it goes on observing, renews the tuning that engines hold already,
+    and still carries out overrides. Pausing twice is no error.
+    """
     Resume: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ResumeRequest, _admin_pb2.ResumeResponse]
     """Resume ends a pause."""
     SetOverride: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetOverrideRequest, _admin_pb2.SetOverrideResponse]
@@ -60,7 +62,9 @@ class ControllerAdminServiceAsyncStub(ControllerAdminServiceStub):
     ListDecisions: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListDecisionsRequest, _admin_pb2.ListDecisionsResponse]  # type: ignore[assignment]
     """ListDecisions reads the journal, newest first."""
     Pause: _aio.UnaryUnaryMultiCallable[_admin_pb2.PauseRequest, _admin_pb2.PauseResponse]  # type: ignore[assignment]
-    """Pause stops the controller from changing engines; it goes on observing. Pausing twice is no error."""
+    """Pause stops the controller from changing engines; it goes on observing, renews the tuning that engines hold already,
+    and still carries out overrides. Pausing twice is no error.
+    """
     Resume: _aio.UnaryUnaryMultiCallable[_admin_pb2.ResumeRequest, _admin_pb2.ResumeResponse]  # type: ignore[assignment]
     """Resume ends a pause."""
     SetOverride: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetOverrideRequest, _admin_pb2.SetOverrideResponse]  # type: ignore[assignment]
@@ -95,7 +99,9 @@ class ControllerAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.PauseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.PauseResponse, _abc.Awaitable[_admin_pb2.PauseResponse]]:
-        """Pause stops the controller from changing engines; it goes on observing. Pausing twice is no error."""
+        """Pause stops the controller from changing engines; it goes on observing, renews the tuning that engines hold already,
+        and still carries out overrides. Pausing twice is no error.
+        """
 
     @_abc_1.abstractmethod
     def Resume(

@@ -48,7 +48,8 @@ class EngineTableServiceServicer:
 
     def WatchEngines(self, request, context):
         """WatchEngines streams the whole table: at once when called, when an engine comes, goes or changes state, and otherwise at
-        the load interval (200 ms by default) with fresh load readings.
+        the load interval (200 ms by default) with fresh load readings. A controller that has just taken over waits for two renewal
+        intervals of engines before its first table, so that no table lacks an engine that serves.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -35,7 +35,8 @@ class EngineTableServiceStub:
     def __new__(cls, channel: _aio.Channel) -> EngineTableServiceAsyncStub: ...
     WatchEngines: _grpc.UnaryStreamMultiCallable[_engines_pb2.WatchEnginesRequest, _engines_pb2.WatchEnginesResponse]
     """WatchEngines streams the whole table: at once when called, when an engine comes, goes or changes state, and otherwise at
-    the load interval (200 ms by default) with fresh load readings.
+    the load interval (200 ms by default) with fresh load readings. A controller that has just taken over waits for two renewal
+    intervals of engines before its first table, so that no table lacks an engine that serves.
     """
 
 @_typing.type_check_only
@@ -45,7 +46,8 @@ class EngineTableServiceAsyncStub(EngineTableServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     WatchEngines: _aio.UnaryStreamMultiCallable[_engines_pb2.WatchEnginesRequest, _engines_pb2.WatchEnginesResponse]  # type: ignore[assignment]
     """WatchEngines streams the whole table: at once when called, when an engine comes, goes or changes state, and otherwise at
-    the load interval (200 ms by default) with fresh load readings.
+    the load interval (200 ms by default) with fresh load readings. A controller that has just taken over waits for two renewal
+    intervals of engines before its first table, so that no table lacks an engine that serves.
     """
 
 class EngineTableServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -58,7 +60,8 @@ class EngineTableServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_engines_pb2.WatchEnginesResponse], _abc.AsyncIterator[_engines_pb2.WatchEnginesResponse]]:
         """WatchEngines streams the whole table: at once when called, when an engine comes, goes or changes state, and otherwise at
-        the load interval (200 ms by default) with fresh load readings.
+        the load interval (200 ms by default) with fresh load readings. A controller that has just taken over waits for two renewal
+        intervals of engines before its first table, so that no table lacks an engine that serves.
         """
 
 def add_EngineTableServiceServicer_to_server(servicer: EngineTableServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

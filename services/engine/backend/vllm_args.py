@@ -1,0 +1,45 @@
+"""Our options and requests in vLLM's words."""
+
+from typing import Any
+
+from services.engine.domain import BackendRequest, VllmOptions
+
+
+def engine_arguments(options: VllmOptions) -> dict[str, Any]:
+    """Return the keyword arguments of vLLM's AsyncEngineArgs.
+
+    `generation_config="vllm"` keeps sampling defaults that a model brings along out of requests that do not ask for them.
+    """
+    arguments: dict[str, Any] = {
+        "model": str(options.model_folder),
+        "served_model_name": [options.model_name],
+        "dtype": options.dtype,
+        "max_model_len": options.max_context_tokens,
+        "max_num_seqs": options.max_active_sequences,
+        "max_num_batched_tokens": options.max_batched_tokens,
+        "block_size": options.block_size_tokens,
+        "enforce_eager": options.enforce_eager,
+        "enable_prefix_caching": True,
+        "enable_chunked_prefill": True,
+        "generation_config": "vllm",
+        "disable_log_stats": False,
+    }
+    if options.gpu_memory_ratio is not None:
+        arguments["gpu_memory_utilization"] = options.gpu_memory_ratio
+    if options.partition.kind != "cpu" and len(options.partition.devices) > 1:
+        arguments["tensor_parallel_size"] = len(options.partition.devices)
+    return arguments
+
+
+def sampling_arguments(request: BackendRequest) -> dict[str, Any]:
+    """Return the keyword arguments of vLLM's SamplingParams, its output kind left out."""
+    sampling = request.sampling
+    return {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "seed": sampling.seed,
+        "max_tokens": request.max_new_tokens,
+        "stop": list(request.stop),
+        "ignore_eos": request.ignore_eos,
+    }

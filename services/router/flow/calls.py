@@ -1,0 +1,232 @@
+"""A caller's request on its way to an engine and back. The layers, in order:
+
+    deadline → identity → checks → tokens → lane → pick → call → settle
+
+Each is a function of its own module or method; `Calls` puts them in a row.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import grpc
+
+from libs.core.clock import Clock
+from libs.core.ids import IdSource
+from libs.core.lanes import Lane
+from libs.telemetry import names
+from libs.telemetry.tracing import Tracing
+from libs.tokens.tokenizer import Tokenizer
+from services.router.config import RouterConfig
+from services.router.domain import (
+    AllDrainingError,
+    DeadlineError,
+    DeadlineKind,
+    Need,
+    NoEngineError,
+    PromptTooLongError,
+    TooManyNewTokensError,
+)
+from services.router.engines.slot import Lease
+from services.router.engines.table import EngineTable
+from services.router.flow.answer_bytes import (
+    EventTag,
+    tokens_in,
+    with_complete_fields,
+    with_finished_fields,
+    with_started_fields,
+)
+from services.router.flow.checks import Request, RequestRules, check_request
+from services.router.flow.engine_errors import judge
+from services.router.flow.engine_request import bound_salt, engine_request
+from services.router.flow.identity import read_identity, to_mapping
+from services.router.flow.measure import Call, Measures
+from services.router.flow.prompt import tokenise
+from services.router.policy.engine_choice import Refused, filter_engines, pick
+from services.router.policy.lane_rule import LaneRule, decide_lane
+
+Context = Any
+
+
+class Calls:
+    """Runs callers' requests. Holds no state of a single call."""
+
+    def __init__(
+        self,
+        config: RouterConfig,
+        *,
+        table: EngineTable,
+        tokenizer: Tokenizer,
+        measures: Measures,
+        tracing: Tracing,
+        clock: Clock,
+        ids: IdSource,
+        random: Random,
+    ) -> None:
+        self._config = config
+        self._table = table
+        self._tokenizer = tokenizer
+        self._measures = measures
+        self._tracing = tracing
+        self._clock = clock
+        self._ids = ids
+        self._random = random
+        self._rule = LaneRule(batch_prompt_tokens=config.lane_rule.batch_prompt_tokens)
+        self._rules = RequestRules(model=config.model.name, vocabulary_size=tokenizer.vocabulary_size)
+        self.draining = False
+
+    async def complete(self, request: Request, context: Context) -> bytes:
+        """Return the serialized CompleteResponse. Raises RouterError or FaultError."""
+        with self._measures.measured(self._clock) as call:
+            metadata = to_mapping(context.invocation_metadata())
+            with self._tracing.call(names.SPAN_ROUTER_GENERATE, metadata) as (_, onward):
+                wire = await self._prepare(request, context, call, metadata, streamed=False)
+                return await self._complete(call, wire, tuple(onward.items()))
+
+    async def generate(self, request: Request, context: Context) -> None:
+        """Write the serialized GenerateResponses to the context. Raises RouterError or FaultError."""
+        with self._measures.measured(self._clock) as call:
+            metadata = to_mapping(context.invocation_metadata())
+            with self._tracing.call(names.SPAN_ROUTER_GENERATE, metadata) as (_, onward):
+                wire = await self._prepare(request, context, call, metadata, streamed=True)
+                await self._generate(call, wire, tuple(onward.items()), context)
+
+    async def _prepare(
+        self, request: Request, context: Context, call: Call, metadata: dict[str, str], *, streamed: bool
+    ) -> bytes:
+        """Layers up to the lane; returns the engine's request. What is left of the deadline is in the call."""
+        if self.draining:
+            raise AllDrainingError("this router is draining")
+        left_s = context.time_remaining()
+        if left_s is not None and left_s <= 0:
+            raise DeadlineError(DeadlineKind.HOPELESS)
+        identity = read_identity(metadata)
+        asked = check_request(request, self._rules)
+        token_ids = await tokenise(request, self._tokenizer)
+        decision = decide_lane(self._rule, asked=asked, identity=identity, prompt_tokens=len(token_ids))
+        lane_config = self._config.lanes.of(decision.lane)
+        call.placed(decision.lane, prompt_tokens=len(token_ids))
+        call.deadline_s = call.received_s + (lane_config.default_deadline_s if left_s is None else left_s)
+        call.request_id = request.request_id or self._ids.next("req")
+        call.need = _need(request, token_ids)
+        return engine_request(
+            request,
+            # Callers may use a name twice; engines may not.
+            request_id=self._ids.next("call"),
+            model=self._rules.model,
+            token_ids=token_ids,
+            cache_salt=bound_salt(identity.tenant, request.kv.cache_salt),
+            lane=decision.lane,
+            streamed=streamed,
+        )
+
+    def _pick(self, call: Call, failed: set[str]) -> Lease:
+        """Layer: a place on the engine with the least predicted wait; engines that failed this call are left out."""
+        pools = self._config.lanes.of(call.lane).pools
+        views = self._table.views()
+        untried = [view for view in views if view.engine_id not in failed] if failed else views
+        found = filter_engines(untried, lane=call.lane, pools=pools, need=call.need)
+        if isinstance(found, Refused):
+            raise _refusal(found, call.lane, pools, call.need)
+        chosen = pick(found.engines, tie=self._random.random())
+        return self._table.take(chosen.engine_id, call.need.prompt_tokens)
+
+    def _left_s(self, call: Call) -> float:
+        left_s = call.deadline_s - self._clock.monotonic_s()
+        if left_s <= 0:
+            raise DeadlineError(DeadlineKind.IN_QUEUE)
+        return left_s
+
+    async def _complete(self, call: Call, wire: bytes, onward: tuple[tuple[str, str], ...]) -> bytes:
+        failed: set[str] = set()
+        while True:
+            lease = self._pick(call, failed)
+            try:
+                call.attempt(self._clock.monotonic_s())
+                raw: bytes = await lease.slot.client.complete(wire, timeout=self._left_s(call), metadata=onward)
+            except grpc.aio.AioRpcError as error:
+                self._after_failure(error, lease, call, failed, tokens_sent=0, started=False)
+            else:
+                now_s = self._clock.monotonic_s()
+                call.first_token(now_s)
+                return with_complete_fields(
+                    raw,
+                    request_id=call.request_id,
+                    lane=call.lane,
+                    attempts=call.attempts,
+                    queue_ms=call.queue_ms,
+                    total_ms=call.elapsed_ms(now_s),
+                )
+            finally:
+                self._table.release(lease)
+
+    async def _generate(self, call: Call, wire: bytes, onward: tuple[tuple[str, str], ...], context: Context) -> None:
+        failed: set[str] = set()
+        while True:
+            lease = self._pick(call, failed)
+            sent: list[bytes] = []
+            call.attempt(self._clock.monotonic_s())
+            stream = lease.slot.client.generate(wire, timeout=self._left_s(call), metadata=onward)
+            try:
+                await self._pass_on(stream, call, lease, context, sent)
+            except grpc.aio.AioRpcError as error:
+                started = call.first_token_s is not None
+                tokens_sent = tokens_in(sent) if started else 0
+                self._after_failure(error, lease, call, failed, tokens_sent=tokens_sent, started=started)
+            else:
+                return
+            finally:
+                stream.cancel()
+                self._table.release(lease)
+
+    async def _pass_on(self, stream: Any, call: Call, lease: Lease, context: Context, sent: list[bytes]) -> None:
+        """Hand each event on as it comes; Started and Finished get the router's fields, Delta is not touched."""
+        while (raw := await stream.read()) is not grpc.aio.EOF:
+            tag = raw[0]
+            if tag == EventTag.DELTA:
+                sent.append(raw)
+            elif tag == EventTag.STARTED:
+                lease.first_token()
+                call.first_token(self._clock.monotonic_s())
+                raw = with_started_fields(raw, request_id=call.request_id, lane=call.lane, queue_ms=call.queue_ms)
+            else:
+                total_ms = call.elapsed_ms(self._clock.monotonic_s())
+                raw = with_finished_fields(raw, attempts=call.attempts, queue_ms=call.queue_ms, total_ms=total_ms)
+            await context.write(raw)
+
+    def _after_failure(
+        self,
+        error: grpc.aio.AioRpcError,
+        lease: Lease,
+        call: Call,
+        failed: set[str],
+        *,
+        tokens_sent: int,
+        started: bool,
+    ) -> None:
+        """Return where another engine is to be tried; raise what the caller gets else."""
+        failure = judge(error, engine_id=lease.slot_id, tokens_sent=tokens_sent, started=started)
+        if failure.suspect:
+            self._table.suspect(lease.slot)
+        failed.add(lease.slot_id)
+        others = any(view.engine_id not in failed for view in self._table.views())
+        if started or not failure.elsewhere or not others or call.attempts >= self._config.retry.max_attempts:
+            raise failure.error from error
+
+
+def _need(request: Request, token_ids: Sequence[int]) -> Need:
+    stopping = request.stopping
+    new_tokens = stopping.max_new_tokens if stopping.HasField("max_new_tokens") else 1
+    return Need(prompt_tokens=len(token_ids), new_tokens=new_tokens)
+
+
+def _refusal(refused: Refused, lane: Lane, pools: tuple[str, ...], need: Need) -> Exception:
+    """Why no engine can take the request."""
+    limit = refused.max_context_tokens
+    if refused.all_draining:
+        return AllDrainingError(f"every engine of the {lane.name.lower()} lane is draining")
+    if not refused.any_serving:
+        return NoEngineError(lane, pools)
+    if need.prompt_tokens >= limit:
+        return PromptTooLongError(prompt_tokens=need.prompt_tokens, limit_tokens=limit - 1)
+    return TooManyNewTokensError(new_tokens=need.new_tokens, room_tokens=limit - need.prompt_tokens)

@@ -1,0 +1,71 @@
+"""The life of a started router: serve, drain, stop."""
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from libs.rpc.address import split_address
+from libs.rpc.server import RpcServer
+from libs.telemetry.metrics import MetricsServer
+from libs.telemetry.tracing import Tracing
+from services.router.config import RouterConfig
+from services.router.engines.feed import TableFeed
+from services.router.engines.table import EngineTable
+from services.router.flow.calls import Calls
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a router consists of; `metrics` is None where not configured."""
+
+    config: RouterConfig
+    table: EngineTable
+    feed: TableFeed
+    calls: Calls
+    tracing: Tracing
+    server: RpcServer
+    metrics: MetricsServer | None
+
+
+class RunningRouter:
+    """A router that listens and keeps its engine table."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._feed = asyncio.create_task(parts.feed.run(), name="engine table")
+        self._feed.add_done_callback(_log_end)
+
+    @property
+    def address(self) -> str:
+        """host:port that it listens on."""
+        return f"{split_address(self._parts.config.address)[0]}:{self._parts.server.port}"
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Port of the metrics endpoint, None where there is none."""
+        return None if self._parts.metrics is None else self._parts.metrics.port
+
+    @property
+    def table(self) -> EngineTable:
+        """The engine table."""
+        return self._parts.table
+
+    async def stop(self) -> None:
+        """Refuse new calls, let running ones end for up to drain_grace_s, then stop."""
+        parts = self._parts
+        parts.calls.draining = True
+        await parts.server.stop(grace_s=parts.config.drain_grace_s)
+        self._feed.cancel()
+        await asyncio.gather(self._feed, return_exceptions=True)
+        await parts.table.close()
+        await asyncio.to_thread(parts.tracing.stop)
+        if parts.metrics is not None:
+            await asyncio.to_thread(parts.metrics.stop)
+
+
+def _log_end(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        _log.error("the engine table is kept no more", exc_info=task.exception())

@@ -1,0 +1,13 @@
+"""One simulated mesh for the tests of this folder; what they kill, `twinlane up` starts again."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from bench.mesh import Mesh, running_mesh
+
+
+@pytest.fixture(scope="package")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    with running_mesh(engine="sim", data=tmp_path_factory.mktemp("faults")) as running:
+        yield running
