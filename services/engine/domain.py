@@ -49,6 +49,11 @@ class BackendRequest:
     ignore_eos: bool = False
     cache_salt: str = ""
     priority: int = 0
+    # Wall time by which the last token is wanted; None without a deadline.
+    deadline_s: float | None = None
+    # Its prefix stays in the hot cache tier; or nobody will ask for its prefix again.
+    hot: bool = False
+    one_shot: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +135,8 @@ class VllmOptions:
     max_batched_tokens: int
     block_size_tokens: int
     enforce_eager: bool
+    # "class-aware" is Twinlane's own; the others are vLLM's, for comparison.
+    scheduler: Literal["class-aware", "fcfs", "priority"] = "class-aware"
     dtype: str = "auto"
     kv_cache_gib: float | None = None
     gpu_memory_ratio: float | None = None

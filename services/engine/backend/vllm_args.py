@@ -2,7 +2,13 @@
 
 from typing import Any
 
+from libs.core.lanes import Lane
 from services.engine.domain import BackendRequest, VllmOptions
+from services.engine.vllm_ext import keys
+
+_CLASS_AWARE = "services.engine.vllm_ext.scheduler.ClassAwareScheduler"
+# Requests that named no lane are realtime where they are short: somebody may be waiting, and they hardly disturb.
+_AUTO_REALTIME_MAX_TOKENS = 512
 
 
 def engine_arguments(options: VllmOptions) -> dict[str, Any]:
@@ -23,7 +29,10 @@ def engine_arguments(options: VllmOptions) -> dict[str, Any]:
         "enable_chunked_prefill": True,
         "generation_config": "vllm",
         "disable_log_stats": False,
+        "scheduling_policy": "fcfs" if options.scheduler == "fcfs" else "priority",
     }
+    if options.scheduler == "class-aware":
+        arguments["scheduler_cls"] = _CLASS_AWARE
     if options.gpu_memory_ratio is not None:
         arguments["gpu_memory_utilization"] = options.gpu_memory_ratio
     if options.partition.kind != "cpu" and len(options.partition.devices) > 1:
@@ -42,4 +51,23 @@ def sampling_arguments(request: BackendRequest) -> dict[str, Any]:
         "max_tokens": request.max_new_tokens,
         "stop": list(request.stop),
         "ignore_eos": request.ignore_eos,
+        "extra_args": _extra_arguments(request),
     }
+
+
+def is_realtime(request: BackendRequest) -> bool:
+    """Return whether the scheduler treats a request as realtime."""
+    short = len(request.token_ids) <= _AUTO_REALTIME_MAX_TOKENS
+    return request.lane is Lane.REALTIME or (request.lane is Lane.AUTO and short)
+
+
+def _extra_arguments(request: BackendRequest) -> dict[str, Any]:
+    extra: dict[str, Any] = {
+        keys.REALTIME: is_realtime(request),
+        keys.PRIORITY: request.priority,
+        keys.HOT: request.hot,
+        keys.ONE_SHOT: request.one_shot,
+    }
+    if request.deadline_s is not None:
+        extra[keys.DEADLINE_S] = request.deadline_s
+    return extra

@@ -7,7 +7,7 @@ from typing import Any
 from libs.config import environ
 from libs.core.clock import Clock
 from services.engine.backend.base import Backend
-from services.engine.backend.vllm_args import engine_arguments, sampling_arguments
+from services.engine.backend.vllm_args import engine_arguments, is_realtime, sampling_arguments
 from services.engine.backend.vllm_stats import StepStats
 from services.engine.domain import (
     BackendLostError,
@@ -27,6 +27,7 @@ from services.engine.vllm_ext.control import CONTROL_METHOD
 # The core is asked whether it lives this often; a dead one must show within two seconds.
 _LIVENESS_INTERVAL_S = 0.25
 _GIB = 1 << 30
+_BATCH_PRIORITY = 1000
 _FINISH = {"stop": Finish.STOP, "length": Finish.LENGTH}
 
 
@@ -114,7 +115,9 @@ class VllmBackend(Backend):
         if request.cache_salt:
             prompt["cache_salt"] = request.cache_salt
         self._stats.work_arrived()
-        outputs = self._llm.generate(prompt, params, request.request_id, priority=request.priority)
+        # Stock priority order, where that is compared with: realtime before batch, then as the request says.
+        priority = request.priority if is_realtime(request) else request.priority + _BATCH_PRIORITY
+        outputs = self._llm.generate(prompt, params, request.request_id, priority=priority)
         try:
             async for output in outputs:
                 yield _chunk(output)
@@ -138,13 +141,13 @@ class VllmBackend(Backend):
             max_active_sequences=int(held["max_active_sequences"]), max_batched_tokens=int(held["max_batched_tokens"])
         )
 
-    async def control(self, payload: dict[str, int]) -> dict[str, float]:
+    async def control(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Call our method in the core process; see services/engine/vllm_ext/control.py. Raises BackendLostError."""
         from vllm.v1.engine.exceptions import EngineDeadError
 
         self._raise_if_lost()
         try:
-            held: dict[str, float] = await self._llm.engine_core.call_utility_async(CONTROL_METHOD, payload)
+            held: dict[str, Any] = await self._llm.engine_core.call_utility_async(CONTROL_METHOD, payload)
         except EngineDeadError as error:
             raise self._mark_lost(f"vLLM's core ended: {error}") from error
         return held

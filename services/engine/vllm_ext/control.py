@@ -3,7 +3,22 @@
 Every attribute of vLLM that is relied on here is named in `RELIED_ON`; tests/contract/test_vllm_internals.py checks them.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Tunable(Protocol):
+    """A scheduler of ours, told apart from vLLM's own."""
+
+    def apply_tuning(self, update: Mapping[str, Any]) -> dict[str, Any]:
+        """Set what the update names; return everything that holds."""
+        ...
+
+    def read(self) -> dict[str, Any]:
+        """Return what telemetry shows."""
+        ...
+
 
 CONTROL_METHOD = "twinlane_control"
 
@@ -18,13 +33,15 @@ RELIED_ON = (
 )
 
 
-def control(core: Any, payload: dict[str, int]) -> dict[str, float]:
+def control(core: Any, payload: dict[str, Any]) -> dict[str, Any]:
     """Set what the payload names and return what holds, together with the core's load.
 
-    Keys: max_active_sequences, max_batched_tokens. `core` is the vllm.v1.engine.core.EngineCore; the caller has clamped the
-    values to the startup envelope, of which max_num_running_reqs is the part that is kept here too.
+    `core` is the vllm.v1.engine.core.EngineCore. Under the class-aware scheduler the payload's keys are those of
+    tuning.CoreTuning; under vLLM's own they are max_active_sequences and max_batched_tokens, already clamped by the caller.
     """
     scheduler = core.scheduler
+    if isinstance(scheduler, Tunable):
+        return {**scheduler.apply_tuning(payload), **scheduler.read(), **_load(scheduler)}
     if "max_active_sequences" in payload:
         scheduler.max_num_active_reqs = min(payload["max_active_sequences"], scheduler.max_num_running_reqs)
     if "max_batched_tokens" in payload:
@@ -32,6 +49,12 @@ def control(core: Any, payload: dict[str, int]) -> dict[str, float]:
     return {
         "max_active_sequences": scheduler.max_num_active_reqs,
         "max_batched_tokens": scheduler.max_num_scheduled_tokens,
+        **_load(scheduler),
+    }
+
+
+def _load(scheduler: Any) -> dict[str, Any]:
+    return {
         "running": len(scheduler.running),
         "waiting": len(scheduler.waiting),
         "kv_usage_ratio": scheduler.kv_cache_manager.usage,
