@@ -38,8 +38,8 @@ class FolderTokenizer:
         messages = [turn._asdict() for turn in turns]
         try:
             text = self._template.render(messages=messages, add_generation_prompt=True, **self._marks)
-        except TemplateError as error:
-            raise TokenizerError(f"the conversation does not fit the model's chat template: {error.message}") from error
+        except Exception as error:  # a template is a program of its own and fails as one
+            raise TokenizerError(f"the conversation does not fit the model's chat template: {error}") from error
         # The template writes the model's marks itself.
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
@@ -67,9 +67,27 @@ def _read_config(file: Path) -> dict[str, Any]:
 
 def _read_template(folder: Path, config: dict[str, Any]) -> Template | None:
     file = folder / _TEMPLATE_FILE
-    text = file.read_text(encoding="utf-8") if file.is_file() else config.get("chat_template")
-    if not isinstance(text, str):
-        return None
+    if file.is_file():
+        return _compile(_read_text(file), file)
+    text = _default_template(config.get("chat_template"))
+    return None if text is None else _compile(text, folder / _CONFIG_FILE)
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TokenizerError(f"{file} cannot be read: {error}") from error
+
+
+def _default_template(entry: object) -> str | None:
+    """The entry is a template, or a list of named ones of which that for plain conversations is "default"."""
+    if isinstance(entry, list):
+        entry = next((one.get("template") for one in entry if isinstance(one, dict) and one.get("name") == "default"), None)
+    return entry if isinstance(entry, str) else None
+
+
+def _compile(text: str, file: Path) -> Template:
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     environment.globals["raise_exception"] = _raise_from_template
     try:

@@ -17,6 +17,11 @@ class EngineState(IntEnum):
     DRAINING = 4
     UNHEALTHY = 5
 
+    @classmethod
+    def _missing_(cls, value: object) -> "EngineState":  # noqa: ARG003  # any number will do
+        """A state that only newer engines know is none in which to send requests."""
+        return cls.UNSPECIFIED
+
 
 class Freshness(IntEnum):
     """Trust in a load reading. Numbers are those of twinlane.router.v1.Freshness."""

@@ -28,6 +28,7 @@ from services.router.engines.client import EngineClient
 from services.router.engines.feed import TableFeed
 from services.router.engines.table import EngineTable
 from services.router.flow.calls import Calls
+from services.router.flow.door import Door
 from services.router.flow.measure import Measures
 from services.router.running import Parts, RunningRouter
 
@@ -47,8 +48,10 @@ async def start(config: RouterConfig, *, clock: Clock | None = None) -> RunningR
         suspect_s=config.freshness.suspect_s,
     )
     tracing = start_tracing(service="router", otlp_endpoint=config.tracing.otlp_endpoint)
+    door = Door()
     calls = Calls(
         config,
+        door=door,
         table=table,
         tokenizer=tokenizer,
         measures=measures,
@@ -73,7 +76,7 @@ async def start(config: RouterConfig, *, clock: Clock | None = None) -> RunningR
             config=config,
             table=table,
             feed=_feed(config, table),
-            calls=calls,
+            door=door,
             tracing=tracing,
             server=server,
             metrics=endpoint,

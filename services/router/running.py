@@ -12,9 +12,12 @@ from libs.telemetry.tracing import Tracing
 from services.router.config import RouterConfig
 from services.router.engines.feed import TableFeed
 from services.router.engines.table import EngineTable
-from services.router.flow.calls import Calls
+from services.router.flow.door import Door
 
 _log = structlog.get_logger(__name__)
+
+# For answers that are complete and on their way out.
+_LAST_BYTES_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +27,7 @@ class Parts:
     config: RouterConfig
     table: EngineTable
     feed: TableFeed
-    calls: Calls
+    door: Door
     tracing: Tracing
     server: RpcServer
     metrics: MetricsServer | None
@@ -54,10 +57,15 @@ class RunningRouter:
         return self._parts.table
 
     async def stop(self) -> None:
-        """Refuse new calls, let running ones end for up to drain_grace_s, then stop."""
+        """Refuse new calls, let running ones end for up to drain_grace_s, then stop.
+
+        The port stays open meanwhile, so that new calls hear why they are refused.
+        """
         parts = self._parts
-        parts.calls.draining = True
-        await parts.server.stop(grace_s=parts.config.drain_grace_s)
+        parts.door.close()
+        await parts.server.set_serving(False)
+        await parts.door.wait_empty(limit_s=parts.config.drain_grace_s)
+        await parts.server.stop(grace_s=_LAST_BYTES_S)
         self._feed.cancel()
         await asyncio.gather(self._feed, return_exceptions=True)
         await parts.table.close()

@@ -106,7 +106,7 @@ class EngineTable:
             descriptor = wanted.get(name)
             if descriptor is None or _is_new_life(slot.descriptor, descriptor):
                 self._retire(name)
-            else:
+            elif descriptor.epoch or not slot.descriptor.epoch:
                 slot.descriptor = descriptor
         for name, descriptor in wanted.items():
             if name not in self._slots:
@@ -136,5 +136,5 @@ class EngineTable:
 
 
 def _is_new_life(known: engine_pb2.EngineDescriptor, now: engine_pb2.EngineDescriptor) -> bool:
-    """A static entry has epoch 0 until its engine was asked; learning it is no new life."""
-    return known.address != now.address or (known.epoch != now.epoch and known.epoch != 0)
+    """A static entry has epoch 0 until its engine was asked, and again while it does not answer: neither is a new life."""
+    return known.address != now.address or (known.epoch != now.epoch and known.epoch != 0 and now.epoch != 0)

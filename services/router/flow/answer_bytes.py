@@ -12,6 +12,9 @@ from twinlane.inference.v1 import inference_pb2
 
 from libs.core.lanes import Lane
 
+# Some 50 kB of events.
+_KEPT_DELTAS_MAX = 512
+
 
 class EventTag(IntEnum):
     """First byte of a streamed answer: the tag of the event's field in GenerateResponse."""
@@ -48,9 +51,27 @@ def with_complete_fields(raw: bytes, *, request_id: str, lane: Lane, attempts: i
     return raw + fields.SerializeToString()
 
 
-def tokens_in(deltas: list[bytes]) -> int:
-    """Return the tokens in Delta events; for the account of an answer that broke off."""
-    return sum(len(engine_pb2.GenerateResponse.FromString(raw).delta.token_ids) for raw in deltas)
+class SentDeltas:
+    """Delta events that were handed on, kept for the account of an answer that breaks off: they are parsed only then, and in
+    long answers now and then, so that what is kept stays small."""
+
+    __slots__ = ("_counted", "_kept")
+
+    def __init__(self) -> None:
+        self._kept: list[bytes] = []
+        self._counted = 0
+
+    def add(self, raw: bytes) -> None:
+        """An event was handed on."""
+        self._kept.append(raw)
+        if len(self._kept) == _KEPT_DELTAS_MAX:
+            self.tokens()
+
+    def tokens(self) -> int:
+        """Return the tokens in all events so far."""
+        self._counted += sum(len(engine_pb2.GenerateResponse.FromString(raw).delta.token_ids) for raw in self._kept)
+        self._kept.clear()
+        return self._counted
 
 
 def _extended(raw: bytes, fields: bytes) -> bytes:

@@ -1,11 +1,11 @@
 """A caller's request on its way to an engine and back. The layers, in order:
 
-    deadline → identity → checks → tokens → lane → pick → call → settle
+    door → deadline → identity and checks → tokens → lane → pick → call → settle
 
 Each is a function of its own module or method; `Calls` puts them in a row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -22,6 +22,7 @@ from services.router.domain import (
     AllDrainingError,
     DeadlineError,
     DeadlineKind,
+    EngineLostError,
     Need,
     NoEngineError,
     PromptTooLongError,
@@ -31,18 +32,19 @@ from services.router.engines.slot import Lease
 from services.router.engines.table import EngineTable
 from services.router.flow.answer_bytes import (
     EventTag,
-    tokens_in,
+    SentDeltas,
     with_complete_fields,
     with_finished_fields,
     with_started_fields,
 )
-from services.router.flow.checks import Request, RequestRules, check_request
+from services.router.flow.checks import Request, RequestRules, check_call
+from services.router.flow.door import Door
 from services.router.flow.engine_errors import judge
 from services.router.flow.engine_request import bound_salt, engine_request
-from services.router.flow.identity import read_identity, to_mapping
+from services.router.flow.identity import to_mapping
 from services.router.flow.measure import Call, Measures
 from services.router.flow.prompt import tokenise
-from services.router.policy.engine_choice import Refused, filter_engines, pick
+from services.router.policy.engine_choice import Refusal, Refused, filter_engines, pick
 from services.router.policy.lane_rule import LaneRule, decide_lane
 
 Context = Any
@@ -55,6 +57,7 @@ class Calls:
         self,
         config: RouterConfig,
         *,
+        door: Door,
         table: EngineTable,
         tokenizer: Tokenizer,
         measures: Measures,
@@ -64,6 +67,7 @@ class Calls:
         random: Random,
     ) -> None:
         self._config = config
+        self._door = door
         self._table = table
         self._tokenizer = tokenizer
         self._measures = measures
@@ -73,11 +77,10 @@ class Calls:
         self._random = random
         self._rule = LaneRule(batch_prompt_tokens=config.lane_rule.batch_prompt_tokens)
         self._rules = RequestRules(model=config.model.name, vocabulary_size=tokenizer.vocabulary_size)
-        self.draining = False
 
     async def complete(self, request: Request, context: Context) -> bytes:
         """Return the serialized CompleteResponse. Raises RouterError or FaultError."""
-        with self._measures.measured(self._clock) as call:
+        with self._measures.measured(self._clock) as call, self._door.passed():
             metadata = to_mapping(context.invocation_metadata())
             with self._tracing.call(names.SPAN_ROUTER_GENERATE, metadata) as (_, onward):
                 wire = await self._prepare(request, context, call, metadata, streamed=False)
@@ -85,7 +88,7 @@ class Calls:
 
     async def generate(self, request: Request, context: Context) -> None:
         """Write the serialized GenerateResponses to the context. Raises RouterError or FaultError."""
-        with self._measures.measured(self._clock) as call:
+        with self._measures.measured(self._clock) as call, self._door.passed():
             metadata = to_mapping(context.invocation_metadata())
             with self._tracing.call(names.SPAN_ROUTER_GENERATE, metadata) as (_, onward):
                 wire = await self._prepare(request, context, call, metadata, streamed=True)
@@ -95,13 +98,10 @@ class Calls:
         self, request: Request, context: Context, call: Call, metadata: dict[str, str], *, streamed: bool
     ) -> bytes:
         """Layers up to the lane; returns the engine's request. What is left of the deadline is in the call."""
-        if self.draining:
-            raise AllDrainingError("this router is draining")
         left_s = context.time_remaining()
         if left_s is not None and left_s <= 0:
             raise DeadlineError(DeadlineKind.HOPELESS)
-        identity = read_identity(metadata)
-        asked = check_request(request, self._rules)
+        identity, asked = check_call(request, metadata, self._rules)
         token_ids = await tokenise(request, self._tokenizer)
         decision = decide_lane(self._rule, asked=asked, identity=identity, prompt_tokens=len(token_ids))
         lane_config = self._config.lanes.of(decision.lane)
@@ -120,14 +120,15 @@ class Calls:
             streamed=streamed,
         )
 
-    def _pick(self, call: Call, failed: set[str]) -> Lease:
-        """Layer: a place on the engine with the least predicted wait; engines that failed this call are left out."""
+    def _pick(self, call: Call, failed: Mapping[str, Exception]) -> Lease:
+        """Layer: a place on the engine with the least predicted wait. Engines that failed this call are left out; where no
+        other is left, the last failure is the call's."""
         pools = self._config.lanes.of(call.lane).pools
         views = self._table.views()
         untried = [view for view in views if view.engine_id not in failed] if failed else views
         found = filter_engines(untried, lane=call.lane, pools=pools, need=call.need)
         if isinstance(found, Refused):
-            raise _refusal(found, call.lane, pools, call.need)
+            raise list(failed.values())[-1] if failed else _refusal(found, call.lane, pools, call.need)
         chosen = pick(found.engines, tie=self._random.random())
         return self._table.take(chosen.engine_id, call.need.prompt_tokens)
 
@@ -138,7 +139,7 @@ class Calls:
         return left_s
 
     async def _complete(self, call: Call, wire: bytes, onward: tuple[tuple[str, str], ...]) -> bytes:
-        failed: set[str] = set()
+        failed: dict[str, Exception] = {}
         while True:
             lease = self._pick(call, failed)
             try:
@@ -161,45 +162,59 @@ class Calls:
                 self._table.release(lease)
 
     async def _generate(self, call: Call, wire: bytes, onward: tuple[tuple[str, str], ...], context: Context) -> None:
-        failed: set[str] = set()
+        failed: dict[str, Exception] = {}
         while True:
             lease = self._pick(call, failed)
-            sent: list[bytes] = []
-            call.attempt(self._clock.monotonic_s())
-            stream = lease.slot.client.generate(wire, timeout=self._left_s(call), metadata=onward)
+            sent = SentDeltas()
             try:
-                await self._pass_on(stream, call, lease, context, sent)
+                await self._stream(call, wire, onward, context, lease, sent)
             except grpc.aio.AioRpcError as error:
                 started = call.first_token_s is not None
-                tokens_sent = tokens_in(sent) if started else 0
-                self._after_failure(error, lease, call, failed, tokens_sent=tokens_sent, started=started)
+                self._after_failure(error, lease, call, failed, tokens_sent=sent.tokens(), started=started)
             else:
                 return
             finally:
-                stream.cancel()
                 self._table.release(lease)
 
-    async def _pass_on(self, stream: Any, call: Call, lease: Lease, context: Context, sent: list[bytes]) -> None:
-        """Hand each event on as it comes; Started and Finished get the router's fields, Delta is not touched."""
+    async def _stream(
+        self, call: Call, wire: bytes, onward: tuple[tuple[str, str], ...], context: Context, lease: Lease, sent: SentDeltas
+    ) -> None:
+        """Call one engine and hand its answer on; on every way out its work has ended or is cancelled."""
+        call.attempt(self._clock.monotonic_s())
+        stream = lease.slot.client.generate(wire, timeout=self._left_s(call), metadata=onward)
+        try:
+            finished = await self._pass_on(stream, call, lease, context, sent)
+        finally:
+            stream.cancel()
+        if not finished:
+            # A status of OK does not make half an answer a whole one.
+            raise EngineLostError(engine_id=lease.slot_id, tokens_sent=sent.tokens(), started=call.first_token_s is not None)
+
+    async def _pass_on(self, stream: Any, call: Call, lease: Lease, context: Context, sent: SentDeltas) -> bool:
+        """Hand each event on as it comes; Started and Finished get the router's fields, all else is not touched. Returns
+        whether Finished came."""
+        finished = False
         while (raw := await stream.read()) is not grpc.aio.EOF:
-            tag = raw[0]
+            tag = raw[0] if raw else None
             if tag == EventTag.DELTA:
-                sent.append(raw)
+                sent.add(raw)
             elif tag == EventTag.STARTED:
                 lease.first_token()
                 call.first_token(self._clock.monotonic_s())
                 raw = with_started_fields(raw, request_id=call.request_id, lane=call.lane, queue_ms=call.queue_ms)
-            else:
+            elif tag == EventTag.FINISHED:
+                finished = True
                 total_ms = call.elapsed_ms(self._clock.monotonic_s())
                 raw = with_finished_fields(raw, attempts=call.attempts, queue_ms=call.queue_ms, total_ms=total_ms)
             await context.write(raw)
+        return finished
 
     def _after_failure(
         self,
         error: grpc.aio.AioRpcError,
         lease: Lease,
         call: Call,
-        failed: set[str],
+        failed: dict[str, Exception],
         *,
         tokens_sent: int,
         started: bool,
@@ -208,10 +223,9 @@ class Calls:
         failure = judge(error, engine_id=lease.slot_id, tokens_sent=tokens_sent, started=started)
         if failure.suspect:
             self._table.suspect(lease.slot)
-        failed.add(lease.slot_id)
-        others = any(view.engine_id not in failed for view in self._table.views())
-        if started or not failure.elsewhere or not others or call.attempts >= self._config.retry.max_attempts:
+        if started or not failure.elsewhere or call.attempts >= self._config.retry.max_attempts:
             raise failure.error from error
+        failed[lease.slot_id] = failure.error
 
 
 def _need(request: Request, token_ids: Sequence[int]) -> Need:
@@ -223,10 +237,12 @@ def _need(request: Request, token_ids: Sequence[int]) -> Need:
 def _refusal(refused: Refused, lane: Lane, pools: tuple[str, ...], need: Need) -> Exception:
     """Why no engine can take the request."""
     limit = refused.max_context_tokens
-    if refused.all_draining:
-        return AllDrainingError(f"every engine of the {lane.name.lower()} lane is draining")
-    if not refused.any_serving:
-        return NoEngineError(lane, pools)
-    if need.prompt_tokens >= limit:
-        return PromptTooLongError(prompt_tokens=need.prompt_tokens, limit_tokens=limit - 1)
-    return TooManyNewTokensError(new_tokens=need.new_tokens, room_tokens=limit - need.prompt_tokens)
+    match refused.refusal:
+        case Refusal.NO_ENGINE:
+            return NoEngineError(lane, pools)
+        case Refusal.ALL_DRAINING:
+            return AllDrainingError(f"every engine of the {lane.name.lower()} lane is draining")
+        case Refusal.TOO_LONG if need.prompt_tokens >= limit:
+            return PromptTooLongError(prompt_tokens=need.prompt_tokens, limit_tokens=limit - 1)
+        case Refusal.TOO_LONG:
+            return TooManyNewTokensError(new_tokens=need.new_tokens, room_tokens=limit - need.prompt_tokens)

@@ -1,6 +1,6 @@
 """Layer: is the request in order? Everything that can be said without tokens or engines; all faults together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from twinlane.common.v1 import generation_pb2
@@ -8,6 +8,8 @@ from twinlane.inference.v1 import inference_pb2
 
 from libs.core.lanes import Lane
 from libs.rpc.fault import FaultError, FieldViolation, invalid_argument
+from services.router.domain import Identity
+from services.router.flow.identity import read_identity
 
 Request = inference_pb2.GenerateRequest | inference_pb2.CompleteRequest
 
@@ -30,6 +32,18 @@ class RequestRules:
 
     model: str
     vocabulary_size: int
+
+
+def check_call(request: Request, metadata: Mapping[str, str], rules: RequestRules) -> tuple[Identity, Lane | None]:
+    """Return who calls and the lane that the request names. Raises FaultError INVALID_ARGUMENT with every fault of metadata and
+    message."""
+    try:
+        identity = read_identity(metadata)
+    except FaultError as error:
+        in_metadata = error.fault
+        in_message = (violation for _, violation in _faults(request, rules))
+        raise FaultError(invalid_argument(in_metadata.reason, *in_metadata.violations, *in_message)) from None
+    return identity, check_request(request, rules)
 
 
 def check_request(request: Request, rules: RequestRules) -> Lane | None:

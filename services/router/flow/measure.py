@@ -15,6 +15,11 @@ from services.router.domain import Need
 
 ToOutcome = Callable[[BaseException], Outcome]
 
+# grpc's timeout encoder keeps two to three significant digits.
+_DEADLINE_ROUNDING_RATIO = 0.01
+# The caller's cancel is on its way for less than this.
+_TRANSIT_S = 0.01
+
 _REFUSED = frozenset(Outcome) - {Outcome.ANSWERED}
 
 
@@ -130,7 +135,9 @@ class Measures:
         try:
             yield call
         except (Exception, asyncio.CancelledError) as error:
-            outcome = self._to_outcome(error)
+            # gRPC ends a call whose deadline passes as it does a call that is cancelled.
+            spent = isinstance(error, asyncio.CancelledError) and _is_spent(call, clock.monotonic_s())
+            outcome = Outcome.DEADLINE if spent else self._to_outcome(error)
             raise
         finally:
             self._end(call, outcome, clock.monotonic_s())
@@ -155,3 +162,9 @@ class Measures:
         if call.first_token_s is not None:
             self._first[lane].observe(call.first_token_s - call.received_s)
         self._total[lane].observe(now_s - call.received_s)
+
+
+def _is_spent(call: Call, now_s: float) -> bool:
+    """gRPC rounds a deadline up on its way here; the caller's own ends before that."""
+    rounding_s = (call.deadline_s - call.received_s) * _DEADLINE_ROUNDING_RATIO
+    return call.placed_in is not None and now_s >= call.deadline_s - rounding_s - _TRANSIT_S

@@ -14,7 +14,16 @@ _INLINE_CHARS = 4096
 
 
 async def tokenise(request: Request, tokenizer: Tokenizer) -> Sequence[int]:
-    """Return the prompt's tokens, at least one. Raises FaultError where a conversation does not fit the template."""
+    """Return the prompt's tokens, at least one. Raises FaultError for none, and for a conversation that does not fit the
+    template."""
+    tokens = await _tokens(request, tokenizer)
+    if not tokens:
+        # Text that the model's tokenizer leaves nothing of, such as white space.
+        raise FaultError(invalid_argument("EMPTY_PROMPT", FieldViolation("input", "has no tokens")))
+    return tokens
+
+
+async def _tokens(request: Request, tokenizer: Tokenizer) -> Sequence[int]:
     kind = request.WhichOneof("input")
     if kind == "token_ids":
         return request.token_ids.ids

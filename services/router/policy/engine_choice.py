@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from libs.core.lanes import Lane
 from services.router.domain import EngineState, EngineView, Freshness, Load, Need
@@ -18,13 +19,20 @@ class Eligible:
     engines: tuple[EngineView, ...]
 
 
+class Refusal(Enum):
+    """Why no engine can take a request."""
+
+    NO_ENGINE = "no_engine"
+    ALL_DRAINING = "all_draining"
+    TOO_LONG = "too_long"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """No engine can; the largest context among the lane's serving engines, and whether all of them are draining."""
+    """No engine can. `max_context_tokens` is the largest of the lane's engines, 0 where none is known."""
 
+    refusal: Refusal
     max_context_tokens: int
-    any_serving: bool
-    all_draining: bool
 
 
 def filter_engines(engines: Sequence[EngineView], *, lane: Lane, pools: Sequence[str], need: Need) -> Eligible | Refused:
@@ -39,15 +47,28 @@ def filter_engines(engines: Sequence[EngineView], *, lane: Lane, pools: Sequence
     fitting = [engine for engine in serving if engine.max_context_tokens >= wanted]
     trusted = [engine for engine in fitting if not engine.suspect] or fitting
     if not trusted:
-        return Refused(
-            max_context_tokens=max((engine.max_context_tokens for engine in serving), default=0),
-            any_serving=bool(serving),
-            all_draining=bool(own) and all(engine.state is EngineState.DRAINING for engine in own),
-        )
+        return _refused(own, wanted)
     if lane is Lane.AUTO:
         return Eligible(engines=tuple(trusted))
     first_pool = min((engine.pool for engine in trusted), key=list(pools).index)
     return Eligible(engines=tuple(engine for engine in trusted if engine.pool == first_pool))
+
+
+def _refused(own: Sequence[EngineView], wanted_tokens: int) -> Refused:
+    """A request is too long only where no engine could hold it, serving or not: what waits for an engine is no bad request. An
+    engine that is not up yet may not know its context, 0."""
+    holding = [e for e in own if e.max_context_tokens >= wanted_tokens or (e.max_context_tokens == 0 and _is_coming(e.state))]
+    if own and not holding:
+        refusal = Refusal.TOO_LONG
+    elif own and all(engine.state is EngineState.DRAINING for engine in holding):
+        refusal = Refusal.ALL_DRAINING
+    else:
+        refusal = Refusal.NO_ENGINE
+    return Refused(refusal=refusal, max_context_tokens=max((engine.max_context_tokens for engine in own), default=0))
+
+
+def _is_coming(state: EngineState) -> bool:
+    return state in (EngineState.STARTING, EngineState.WARMING)
 
 
 def predicted_wait_s(load: Load) -> float:

@@ -12,6 +12,7 @@ from twinlane.controller.v1 import engines_pb2, engines_pb2_grpc
 from twinlane.engine.v1 import engine_pb2, engine_pb2_grpc, telemetry_pb2
 from twinlane.inference.v1 import inference_pb2_grpc
 
+from libs.core.clock import Clock
 from libs.rpc.server import RpcServer, Service, start_server
 from services.router.config import (
     ControllerConfig,
@@ -56,6 +57,7 @@ class FakeEngine(engine_pb2_grpc.EngineServiceServicer):
         self.remaining_s: list[float | None] = []
         self.cancelled = asyncio.Event()
         self.act: Act | None = None
+        self.finishes = True
         self.server: RpcServer | None = None
 
     async def start(self, address: str = "127.0.0.1:0") -> None:
@@ -116,7 +118,8 @@ class FakeEngine(engine_pb2_grpc.EngineServiceServicer):
                 await context.write(engine_pb2.GenerateResponse(delta=delta))
         else:
             await self.act(request, context)
-        await context.write(engine_pb2.GenerateResponse(finished=engine_pb2.Finished(finish_reason=STOP_REASON)))
+        if self.finishes:
+            await context.write(engine_pb2.GenerateResponse(finished=engine_pb2.Finished(finish_reason=STOP_REASON)))
 
     async def GetEngine(self, request: engine_pb2.GetEngineRequest, context: Any) -> engine_pb2.GetEngineResponse:
         return engine_pb2.GetEngineResponse(descriptor=self.descriptor, state=self.state)
@@ -207,13 +210,13 @@ def router_config(controller: str | None, *, static: tuple[StaticEngineConfig, .
 
 
 @asynccontextmanager
-async def open_mesh(*engines: FakeEngine) -> AsyncIterator[Mesh]:
+async def open_mesh(*engines: FakeEngine, clock: Clock | None = None) -> AsyncIterator[Mesh]:
     """Start everything, with these engines in the table; end everything and check that no lease is left."""
     controller = FakeController()
     await controller.start()
     for engine in engines:
         await engine.start()
-    router = await start(router_config(controller.address))
+    router = await start(router_config(controller.address), clock=clock)
     mesh = Mesh(controller, router)
     try:
         await mesh.publish(*engines)

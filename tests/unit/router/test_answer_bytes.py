@@ -1,5 +1,6 @@
 """The router's fields behind an engine's bytes give the message that callers expect."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from twinlane.common.v1 import generation_pb2, lane_pb2
@@ -9,7 +10,7 @@ from twinlane.inference.v1 import inference_pb2
 from libs.core.lanes import Lane
 from services.router.flow.answer_bytes import (
     EventTag,
-    tokens_in,
+    SentDeltas,
     with_complete_fields,
     with_finished_fields,
     with_started_fields,
@@ -64,11 +65,17 @@ def test_complete_answer_gets_the_routers_fields_and_keeps_the_engines() -> None
     assert seen.timings == generation_pb2.Timings(router_queue_ms=1.0, router_total_ms=10.0, engine_total_ms=9.0)
 
 
-def test_tokens_of_a_broken_answer_are_counted() -> None:
+@pytest.mark.parametrize("repeats", [1, 500])
+def test_tokens_of_a_broken_answer_are_counted(repeats: int) -> None:
     deltas = [
         engine_pb2.GenerateResponse(delta=engine_pb2.Delta(text="a", token_ids=ids)).SerializeToString()
         for ids in ([1, 200_000], [], [3])
     ]
 
+    sent = SentDeltas()
+    for raw in deltas * repeats:
+        sent.add(raw)
+
     assert all(raw[0] == EventTag.DELTA for raw in deltas)
-    assert tokens_in(deltas) == 3
+    assert sent.tokens() == 3 * repeats
+    assert sent.tokens() == 3 * repeats

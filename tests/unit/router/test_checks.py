@@ -8,7 +8,7 @@ from twinlane.inference.v1 import inference_pb2
 
 from libs.core.lanes import Lane
 from libs.rpc.fault import FaultError
-from services.router.flow.checks import Request, RequestRules, check_request
+from services.router.flow.checks import Request, RequestRules, check_call, check_request
 from services.router.flow.engine_request import bound_salt
 from services.router.flow.identity import read_identity, to_mapping
 
@@ -89,6 +89,19 @@ def test_every_fault_is_reported_at_once() -> None:
         check_request(request(model="other", priority=101, lane=7), RULES)
 
     assert [violation.field for violation in caught.value.fault.violations] == ["model", "lane", "priority"]
+
+
+def test_faults_of_metadata_and_message_are_reported_together() -> None:
+    with pytest.raises(FaultError) as caught:
+        check_call(request(priority=101), {"x-priority": "urgent"}, RULES)
+
+    assert [violation.field for violation in caught.value.fault.violations] == ["metadata.x-priority", "priority"]
+
+
+def test_good_call_gives_who_calls_and_the_lane() -> None:
+    identity, lane = check_call(request(lane=2), {"x-tenant": "acme"}, RULES)
+
+    assert (identity.tenant, lane) == ("acme", Lane.BATCH)
 
 
 def test_good_request_gives_the_lane_it_names() -> None:

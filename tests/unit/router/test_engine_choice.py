@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from libs.core.lanes import Lane
 from services.router.domain import EngineState, EngineView, Freshness, Load, Need
-from services.router.policy.engine_choice import Eligible, Refused, filter_engines, pick, predicted_wait_s
+from services.router.policy.engine_choice import Eligible, Refusal, Refused, filter_engines, pick, predicted_wait_s
 
 POOLS = ("realtime", "batch")
 
@@ -64,14 +64,32 @@ def test_filter_leaves_the_engines_that_may_take_the_request(lane: Lane, engines
 @pytest.mark.parametrize(
     ("engines", "refused"),
     [
-        pytest.param([], Refused(max_context_tokens=0, any_serving=False, all_draining=False), id="none"),
+        pytest.param([], Refused(refusal=Refusal.NO_ENGINE, max_context_tokens=0), id="none"),
         pytest.param(
             [engine("a", state=EngineState.DRAINING)],
-            Refused(max_context_tokens=0, any_serving=False, all_draining=True),
+            Refused(refusal=Refusal.ALL_DRAINING, max_context_tokens=512),
             id="all-draining",
         ),
         pytest.param(
-            [engine("a", context=100)], Refused(max_context_tokens=100, any_serving=True, all_draining=False), id="too-long"
+            [engine("a", state=EngineState.UNHEALTHY), engine("b", state=EngineState.DRAINING)],
+            Refused(refusal=Refusal.NO_ENGINE, max_context_tokens=512),
+            id="one-draining-one-unhealthy",
+        ),
+        pytest.param([engine("a", context=200)], Refused(refusal=Refusal.TOO_LONG, max_context_tokens=200), id="too-long"),
+        pytest.param(
+            [engine("a", context=100), engine("b", pool="batch", state=EngineState.UNHEALTHY)],
+            Refused(refusal=Refusal.NO_ENGINE, max_context_tokens=512),
+            id="the-engine-that-could-hold-it-is-away",
+        ),
+        pytest.param(
+            [engine("a", context=100), engine("b", context=0, state=EngineState.STARTING)],
+            Refused(refusal=Refusal.NO_ENGINE, max_context_tokens=100),
+            id="an-engine-of-unknown-context-is-coming",
+        ),
+        pytest.param(
+            [engine("a", context=100), engine("b", pool="other")],
+            Refused(refusal=Refusal.TOO_LONG, max_context_tokens=100),
+            id="engines-of-other-pools-do-not-count",
         ),
     ],
 )

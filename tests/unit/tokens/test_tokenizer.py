@@ -55,6 +55,43 @@ def test_template_in_the_configuration_is_used(folder: Path) -> None:
     assert load_tokenizer(str(folder)).encode_chat([ChatTurn("user", "world")]) == [2]
 
 
+def test_default_of_several_templates_in_the_configuration_is_used(folder: Path) -> None:
+    (folder / "chat_template.jinja").unlink()
+    named = [{"name": "tools", "template": "hello"}, {"name": "default", "template": "{{ messages[0].content }}"}]
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
+
+    assert load_tokenizer(str(folder)).encode_chat([ChatTurn("user", "world")]) == [2]
+
+
+def test_broken_template_in_the_configuration_names_that_file(folder: Path) -> None:
+    (folder / "chat_template.jinja").unlink()
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{% if %}"}))
+
+    with pytest.raises(TokenizerError, match=r"tokenizer_config\.json"):
+        load_tokenizer(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        pytest.param("{{ strftime_now('%d') }}", "strftime_now", id="function-that-is-not-there"),
+        pytest.param("{{ 'a' + 1 }}", "concatenate", id="error-of-the-template's-own"),
+    ],
+)
+def test_template_that_fails_says_why(folder: Path, template: str, words: str) -> None:
+    (folder / "chat_template.jinja").write_text(template)
+
+    with pytest.raises(TokenizerError, match=words):
+        load_tokenizer(str(folder)).encode_chat([ChatTurn("user", "hello")])
+
+
+def test_template_that_is_not_text_names_its_file(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_bytes(b"\xff")
+
+    with pytest.raises(TokenizerError, match=r"chat_template\.jinja cannot be read"):
+        load_tokenizer(str(folder))
+
+
 def test_model_without_template_says_so(folder: Path) -> None:
     (folder / "chat_template.jinja").unlink()
 
