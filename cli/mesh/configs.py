@@ -84,6 +84,7 @@ def router_table(plan: MeshPlan) -> TomlTable:
         "log": {"format": "text"},
         "model": {"name": MODEL_NAME, "tokenizer": "sim" if plan.backend is EngineKind.SIM else plan.model_folder},
         "controller": {"address": plan.controller.address},
+        "batch": {"ledger": f"sqlite:///{plan.batch / 'ledger.db'}", "store": plan.batch / "objects"},
         "static_engines": [_static_engine(engine) for engine in plan.engines],
     }
 

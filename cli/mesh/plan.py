@@ -72,6 +72,11 @@ class MeshPlan:
         return (self.controller, *(engine.service for engine in self.engines), self.router)
 
     @property
+    def batch(self) -> Path:
+        """Folder of the router's jobs; it outlives a run."""
+        return self.data / "batch" / self.run.name
+
+    @property
     def state_file(self) -> Path:
         """Addresses and process ids of the running mesh, as JSON."""
         return self.run / "mesh.json"

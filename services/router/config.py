@@ -26,6 +26,13 @@ DEFAULT_AUTO_DEADLINE_S = 120.0
 DEFAULT_FRESH_S = 3.0
 # An engine whose call failed is passed over for this long, unless its telemetry goes on.
 DEFAULT_SUSPECT_S = 1.0
+# Batch items of one router in flight; the lane's own limit grows and shrinks below this.
+DEFAULT_BATCH_IN_FLIGHT = 8
+# What a dead router held runs elsewhere after this; renewed three times within it.
+DEFAULT_BATCH_LEASE_S = 30.0
+# An item that takes longer is taken for lost and tried again.
+DEFAULT_BATCH_ITEM_DEADLINE_S = 600.0
+DEFAULT_BATCH_KEEP_DAYS = 30.0
 # The first engine and two more: a third failure is hardly the engines' fault.
 DEFAULT_MAX_ATTEMPTS = 3
 
@@ -125,6 +132,18 @@ class RetryConfig:
 
 
 @dataclass(config=STRICT, kw_only=True)
+class BatchConfig:
+    """Jobs: where the ledger is (SQLAlchemy URL), where lines and results are (folder, or s3://, gs://, az:// URL)."""
+
+    ledger: Annotated[str, Field(pattern=r"^(sqlite|postgresql)")]
+    store: Annotated[str, Field(min_length=1)]
+    max_in_flight: Annotated[int, Field(ge=1)] = DEFAULT_BATCH_IN_FLIGHT
+    lease_s: Seconds = DEFAULT_BATCH_LEASE_S
+    item_deadline_s: Seconds = DEFAULT_BATCH_ITEM_DEADLINE_S
+    keep_days: Seconds = DEFAULT_BATCH_KEEP_DAYS
+
+
+@dataclass(config=STRICT, kw_only=True)
 class RouterConfig:
     """The whole file."""
 
@@ -143,6 +162,8 @@ class RouterConfig:
     static_engines: tuple[StaticEngineConfig, ...] = ()
     freshness: FreshnessConfig = FreshnessConfig()
     retry: RetryConfig = RetryConfig()
+    # Without it this router takes no jobs.
+    batch: BatchConfig | None = None
 
 
 def load_config(file: Path) -> RouterConfig:

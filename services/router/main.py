@@ -15,20 +15,24 @@ from libs.config.load import ConfigError
 from libs.core.clock import Clock, SystemClock
 from libs.core.ids import IdSource
 from libs.rpc.address import ListenError
-from libs.rpc.server import RpcServer, start_server
+from libs.rpc.server import RpcServer, Service, start_server
 from libs.telemetry.logs import configure_logs
 from libs.telemetry.metrics import serve_metrics
 from libs.telemetry.tracing import start_tracing
 from libs.tokens.tokenizer import TokenizerError, load_tokenizer
 from services.router.api.admin_service import RouterAdminService, router_admin_service
+from services.router.api.batch import BatchParts, BatchServicer, batch_service
 from services.router.api.inference_service import inference_service
 from services.router.api.status import to_outcome, translate
+from services.router.batch.domain import StoreUnavailableError
+from services.router.batch.lane import BatchLane, line_check
 from services.router.config import RouterConfig, load_config
 from services.router.engines.client import EngineClient
 from services.router.engines.feed import TableFeed
 from services.router.engines.table import EngineTable
 from services.router.flow.calls import Calls
 from services.router.flow.door import Door
+from services.router.flow.identity import read_identity, to_mapping
 from services.router.flow.measure import Measures
 from services.router.running import Parts, RunningRouter
 
@@ -36,7 +40,8 @@ EXIT_UNUSABLE = 2
 
 
 async def start(config: RouterConfig, *, clock: Clock | None = None) -> RunningRouter:
-    """Start a router; it listens when this returns. Raises ListenError, TokenizerError; then nothing is left running."""
+    """Start a router; it listens when this returns. Raises ListenError, TokenizerError,
+    StoreUnavailableError; then nothing is left running."""
     clock = SystemClock() if clock is None else clock
     registry = CollectorRegistry()
     measures = Measures(registry, to_outcome=to_outcome)
@@ -49,6 +54,8 @@ async def start(config: RouterConfig, *, clock: Clock | None = None) -> RunningR
     )
     tracing = start_tracing(service="router", otlp_endpoint=config.tracing.otlp_endpoint)
     door = Door()
+    # Not secret: ids only have to differ between processes.
+    ids = IdSource(clock=clock, random=Random(SystemRandom().getrandbits(64)))
     calls = Calls(
         config,
         door=door,
@@ -57,14 +64,15 @@ async def start(config: RouterConfig, *, clock: Clock | None = None) -> RunningR
         measures=measures,
         tracing=tracing,
         clock=clock,
-        # Not secret: ids only have to differ between processes.
-        ids=IdSource(clock=clock, random=Random(SystemRandom().getrandbits(64))),
+        ids=ids,
         random=Random(SystemRandom().getrandbits(64)),
     )
     admin = RouterAdminService(
         router_id=config.router_id, version=version("twinlane"), table=table, measures=measures, clock=clock
     )
-    server = await _serve(config, calls, admin)
+    lane = await _open_lane(config, calls, clock=clock, ids=ids)
+    batch = [] if lane is None else [batch_service(_batch_servicer(lane, calls, clock=clock, ids=ids))]
+    server = await _serve(config, [inference_service(calls), router_admin_service(admin), *batch])
     try:
         endpoint = None if config.metrics_address is None else serve_metrics(config.metrics_address, registry)
     except ListenError:
@@ -77,6 +85,7 @@ async def start(config: RouterConfig, *, clock: Clock | None = None) -> RunningR
             table=table,
             feed=_feed(config, table),
             door=door,
+            lane=lane,
             tracing=tracing,
             server=server,
             metrics=endpoint,
@@ -99,9 +108,40 @@ def _feed(config: RouterConfig, table: EngineTable) -> TableFeed:
     )
 
 
-async def _serve(config: RouterConfig, calls: Calls, admin: RouterAdminService) -> RpcServer:
+async def _open_lane(config: RouterConfig, calls: Calls, *, clock: Clock, ids: IdSource) -> BatchLane | None:
+    if config.batch is None:
+        return None
+    lane = BatchLane(
+        config.batch,
+        router_id=config.router_id,
+        execute=calls.run_batch,
+        translate=translate,
+        clock=clock,
+        ids=ids,
+        random=Random(SystemRandom().getrandbits(64)),
+    )
+    await lane.open()
+    return lane
+
+
+def _batch_servicer(lane: BatchLane, calls: Calls, *, clock: Clock, ids: IdSource) -> BatchServicer:
+    return BatchServicer(
+        BatchParts(
+            database=lane.database,
+            store=lane.store,
+            clock=clock,
+            ids=ids,
+            check=line_check(calls.check),
+            tenant_of=lambda context: read_identity(to_mapping(context.invocation_metadata())).tenant,
+            wake_runner=lane.runner.wake,
+            stop_ended_jobs=lane.runner.stop_ended_jobs,
+        )
+    )
+
+
+async def _serve(config: RouterConfig, services: Sequence[Service]) -> RpcServer:
     return await start_server(
-        services=[inference_service(calls), router_admin_service(admin)],
+        services=services,
         address=config.address,
         translate=translate,
         max_request_bytes=config.max_request_bytes,
@@ -130,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = load_config(file)
         configure_logs(service="router", level=config.log.level, log_format=config.log.format)
         asyncio.run(run(config))
-    except (ConfigError, ListenError, TokenizerError) as error:
+    except (ConfigError, ListenError, TokenizerError, StoreUnavailableError) as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_UNUSABLE
     return 0

@@ -9,6 +9,7 @@ from libs.rpc.address import split_address
 from libs.rpc.server import RpcServer
 from libs.telemetry.metrics import MetricsServer
 from libs.telemetry.tracing import Tracing
+from services.router.batch.lane import BatchLane
 from services.router.config import RouterConfig
 from services.router.engines.feed import TableFeed
 from services.router.engines.table import EngineTable
@@ -22,12 +23,13 @@ _LAST_BYTES_S = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What a router consists of; `metrics` is None where not configured."""
+    """What a router consists of; `lane` and `metrics` are None where not configured."""
 
     config: RouterConfig
     table: EngineTable
     feed: TableFeed
     door: Door
+    lane: BatchLane | None
     tracing: Tracing
     server: RpcServer
     metrics: MetricsServer | None
@@ -40,6 +42,8 @@ class RunningRouter:
         self._parts = parts
         self._feed = asyncio.create_task(parts.feed.run(), name="engine table")
         self._feed.add_done_callback(_log_end)
+        if parts.lane is not None:
+            parts.lane.start()
 
     @property
     def address(self) -> str:
@@ -64,6 +68,8 @@ class RunningRouter:
         parts = self._parts
         parts.door.close()
         await parts.server.set_serving(False)
+        if parts.lane is not None:
+            await parts.lane.stop()
         await parts.door.wait_empty(limit_s=parts.config.drain_grace_s)
         await parts.server.stop(grace_s=_LAST_BYTES_S)
         self._feed.cancel()

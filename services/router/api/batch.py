@@ -1,7 +1,7 @@
 """BatchService: jobs, their results, and tickets of deferred requests."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from twinlane.batch.v1 import batch_pb2, batch_pb2_grpc
 from libs.core.clock import Clock
 from libs.core.ids import IdSource
 from libs.rpc.fault import Fault, FaultError, FieldViolation, invalid_argument
+from libs.rpc.server import Service
 from services.router.api import batch_messages as messages
 from services.router.api import batch_requests as requests
 from services.router.batch import jobs, progress, results, tickets
@@ -19,7 +20,7 @@ from services.router.batch.database import Database
 from services.router.batch.domain import ENDED_JOBS, EndedItem, JobKind, JobView, NewJob
 from services.router.batch.lines import LineForm, parse_line
 from services.router.batch.openai_lines import OpenAiKind
-from services.router.batch.result_lines import result_text
+from services.router.batch.result_lines import ResultForm, result_text
 from services.router.batch.store import BlobStore
 from services.router.batch.submit import Check, Submission
 
@@ -39,6 +40,7 @@ class BatchParts:
     check: Check
     tenant_of: Callable[[Any], str]
     wake_runner: Callable[[], None]
+    stop_ended_jobs: Callable[[], Awaitable[None]]
 
 
 class BatchServicer(batch_pb2_grpc.BatchServiceServicer):
@@ -125,6 +127,7 @@ class BatchServicer(batch_pb2_grpc.BatchServiceServicer):
         job_id = requests.check_id("job_id", request.job_id)
         tenant, now_s = self._parts.tenant_of(context), self._parts.clock.wall_s()
         job = await self._parts.database.run(lambda connection: jobs.request_cancel(connection, tenant, job_id, now_s=now_s))
+        await self._parts.stop_ended_jobs()
         return batch_pb2.CancelJobResponse(job=await self._message(job))
 
     async def ReadResults(
@@ -139,7 +142,7 @@ class BatchServicer(batch_pb2_grpc.BatchServiceServicer):
             job = await self._job(request.job_id, context)
             ended = await self._ended(request, offset)
             for item in ended:
-                kind = await self._kind(job.job_id, item)
+                kind = await self._kind(job.job_id, item) if form is ResultForm.OPENAI else OpenAiKind.CHAT
                 line = await result_text(item, form, store=self._parts.store, kind=kind, created_s=int(job.created_at_s))
                 yield messages.result_message(offset, item, line)
                 offset += 1
@@ -212,3 +215,11 @@ def _failed(item: EndedItem) -> Fault:
         message=item.message or f"the deferred request ended as {item.state.name}",
         never_retry=True,
     )
+
+
+NAME = "twinlane.batch.v1.BatchService"
+
+
+def batch_service(servicer: BatchServicer) -> Service:
+    """Return the service to add to a server."""
+    return Service(name=NAME, add_to=lambda server: batch_pb2_grpc.add_BatchServiceServicer_to_server(servicer, server))

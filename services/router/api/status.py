@@ -6,6 +6,8 @@ import grpc
 
 from libs.core.outcomes import Outcome
 from libs.rpc.fault import Fault, FaultError, FieldViolation, invalid_argument
+from services.router.batch.domain import IdempotencyConflictError, JobUnknownError, StoreUnavailableError
+from services.router.batch.submit import JobFaultsError
 from services.router.domain import (
     AllDrainingError,
     DeadlineError,
@@ -20,6 +22,7 @@ _NO_ENGINE_RETRY_S = 1.0
 # A rolling restart moves on.
 _DRAINING_RETRY_S = 1.0
 _ENGINE_LOST_RETRY_S = 0.1
+_STORE_RETRY_S = 5.0
 
 
 def translate(error: Exception) -> Fault | None:  # a table: one line of result for each cause
@@ -47,6 +50,26 @@ def translate(error: Exception) -> Fault | None:  # a table: one line of result 
             return _lost(grpc.StatusCode.ABORTED, error, retry_after_s=None)
         case EngineLostError():
             return _lost(grpc.StatusCode.UNAVAILABLE, error, retry_after_s=_ENGINE_LOST_RETRY_S)
+        case _:
+            return _translate_batch(error)
+
+
+def _translate_batch(error: Exception) -> Fault | None:
+    match error:
+        case JobUnknownError():
+            return Fault(code=grpc.StatusCode.NOT_FOUND, reason="JOB_UNKNOWN", message=f"there is no {error} of this tenant")
+        case JobFaultsError():
+            violations = (FieldViolation(path, description) for path, description in error.faults)
+            return invalid_argument("INVALID_LINES", *violations)
+        case IdempotencyConflictError():
+            return Fault(
+                code=grpc.StatusCode.ALREADY_EXISTS,
+                reason="IDEMPOTENCY_CONFLICT",
+                message=f"the idempotency key was used for {error.job_id} with other content",
+                metadata={"job_id": error.job_id},
+            )
+        case StoreUnavailableError():
+            return _unavailable("STORE_UNAVAILABLE", error, _STORE_RETRY_S)
         case _:
             return None
 

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import grpc
+from twinlane.inference.v1 import inference_pb2
 
 from libs.core.clock import Clock
 from libs.core.ids import IdSource
@@ -23,6 +24,7 @@ from services.router.domain import (
     DeadlineError,
     DeadlineKind,
     EngineLostError,
+    Identity,
     Need,
     NoEngineError,
     PromptTooLongError,
@@ -37,7 +39,7 @@ from services.router.flow.answer_bytes import (
     with_finished_fields,
     with_started_fields,
 )
-from services.router.flow.checks import Request, RequestRules, check_call
+from services.router.flow.checks import Request, RequestRules, check_call, check_request
 from services.router.flow.door import Door
 from services.router.flow.engine_errors import judge
 from services.router.flow.engine_request import bound_salt, engine_request
@@ -83,7 +85,7 @@ class Calls:
         with self._measures.measured(self._clock) as call, self._door.passed():
             metadata = to_mapping(context.invocation_metadata())
             with self._tracing.call(names.SPAN_ROUTER_GENERATE, metadata) as (_, onward):
-                wire = await self._prepare(request, context, call, metadata, streamed=False)
+                wire = await self._admit(request, context, call, metadata, streamed=False)
                 return await self._complete(call, wire, tuple(onward.items()))
 
     async def generate(self, request: Request, context: Context) -> None:
@@ -91,17 +93,37 @@ class Calls:
         with self._measures.measured(self._clock) as call, self._door.passed():
             metadata = to_mapping(context.invocation_metadata())
             with self._tracing.call(names.SPAN_ROUTER_GENERATE, metadata) as (_, onward):
-                wire = await self._prepare(request, context, call, metadata, streamed=True)
+                wire = await self._admit(request, context, call, metadata, streamed=True)
                 await self._generate(call, wire, tuple(onward.items()), context)
 
-    async def _prepare(
+    async def run_batch(
+        self, request: inference_pb2.CompleteRequest, *, tenant: str, deadline_s: float
+    ) -> inference_pb2.CompleteResponse:
+        """Run a request of the batch lane in this process, within `deadline_s`. Raises RouterError or FaultError."""
+        with self._measures.measured(self._clock) as call, self._door.passed():
+            identity = Identity(tenant=tenant, request_type=Lane.BATCH, low_priority=True, low_latency=False)
+            asked = check_request(request, self._rules)
+            wire = await self._prepare(request, call, identity, asked, left_s=deadline_s, streamed=False)
+            return inference_pb2.CompleteResponse.FromString(await self._complete(call, wire, ()))
+
+    def check(self, request: Request) -> None:
+        """Say whether a request would be refused whatever the engines do. Raises FaultError."""
+        check_request(request, self._rules)
+
+    async def _admit(
         self, request: Request, context: Context, call: Call, metadata: dict[str, str], *, streamed: bool
     ) -> bytes:
-        """Layers up to the lane; returns the engine's request. What is left of the deadline is in the call."""
+        """First layers of a call by gRPC: deadline, identity, checks."""
         left_s = context.time_remaining()
+        identity, asked = check_call(request, metadata, self._rules)
+        return await self._prepare(request, call, identity, asked, left_s=left_s, streamed=streamed)
+
+    async def _prepare(
+        self, request: Request, call: Call, identity: Identity, asked: Lane | None, *, left_s: float | None, streamed: bool
+    ) -> bytes:
+        """Layers up to the lane; returns the engine's request. What is left of the deadline is in the call."""
         if left_s is not None and left_s <= 0:
             raise DeadlineError(DeadlineKind.HOPELESS)
-        identity, asked = check_call(request, metadata, self._rules)
         token_ids = await tokenise(request, self._tokenizer)
         decision = decide_lane(self._rule, asked=asked, identity=identity, prompt_tokens=len(token_ids))
         lane_config = self._config.lanes.of(decision.lane)

@@ -15,6 +15,7 @@ from twinlane.inference.v1 import inference_pb2_grpc
 from libs.core.clock import Clock
 from libs.rpc.server import RpcServer, Service, start_server
 from services.router.config import (
+    BatchConfig,
     ControllerConfig,
     FreshnessConfig,
     LaneConfig,
@@ -193,7 +194,13 @@ class Mesh:
         await wait_for(lambda: self.router.table.version == self.controller.version)
 
 
-def router_config(controller: str | None, *, static: tuple[StaticEngineConfig, ...] = (), grace_s: float = 5.0) -> RouterConfig:
+def router_config(
+    controller: str | None,
+    *,
+    static: tuple[StaticEngineConfig, ...] = (),
+    grace_s: float = 5.0,
+    jobs: BatchConfig | None = None,
+) -> RouterConfig:
     """Return a configuration for a router on a free port."""
     return RouterConfig(
         service="router",
@@ -205,18 +212,19 @@ def router_config(controller: str | None, *, static: tuple[StaticEngineConfig, .
         lanes=LanesConfig(realtime=LaneConfig(pools=("realtime", "batch"), default_deadline_s=20.0)),
         controller=ControllerConfig(address=controller),
         static_engines=static,
+        batch=jobs,
         freshness=FreshnessConfig(suspect_s=0.5),
     )
 
 
 @asynccontextmanager
-async def open_mesh(*engines: FakeEngine, clock: Clock | None = None) -> AsyncIterator[Mesh]:
+async def open_mesh(*engines: FakeEngine, clock: Clock | None = None, jobs: BatchConfig | None = None) -> AsyncIterator[Mesh]:
     """Start everything, with these engines in the table; end everything and check that no lease is left."""
     controller = FakeController()
     await controller.start()
     for engine in engines:
         await engine.start()
-    router = await start(router_config(controller.address), clock=clock)
+    router = await start(router_config(controller.address, jobs=jobs), clock=clock)
     mesh = Mesh(controller, router)
     try:
         await mesh.publish(*engines)
