@@ -7,6 +7,7 @@ from cli.check_config import check_config
 from cli.errors import CommandGroup
 from cli.generate import generate
 from cli.job.command import job
+from cli.jobs import jobs
 from cli.top.command import top
 from cli.up import up
 
@@ -24,6 +25,7 @@ app.command()(generate)
 app.command()(top)
 app.command("check-config")(check_config)
 app.add_typer(admin, name="admin")
+app.add_typer(jobs, name="jobs")
 
 if __name__ == "__main__":
     app()

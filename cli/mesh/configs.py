@@ -14,6 +14,8 @@ _MAX_BATCHED_TOKENS = {Profile.REALTIME: 1024, Profile.BATCH: 2048}
 _TUNED_SEQUENCES = {Profile.REALTIME: 16, Profile.BATCH: 8}
 _TUNED_BATCHED_TOKENS = {Profile.REALTIME: 512, Profile.BATCH: 128}
 _KV_CACHE_GIB = 1.0
+# `up` starts a dead router again within a second: what it held should not wait for long.
+_BATCH_LEASE_S = 5.0
 # Requests of 50 tokens before an engine serves. The hundred of the default would take a CPU core most of a minute.
 _WARM_UP_REQUESTS = {EngineKind.VLLM: 20, EngineKind.SIM: 100}
 # Running answers get this long after Ctrl-C; below the time after which `up` kills.
@@ -84,7 +86,11 @@ def router_table(plan: MeshPlan) -> TomlTable:
         "log": {"format": "text"},
         "model": {"name": MODEL_NAME, "tokenizer": "sim" if plan.backend is EngineKind.SIM else plan.model_folder},
         "controller": {"address": plan.controller.address},
-        "batch": {"ledger": f"sqlite:///{plan.batch / 'ledger.db'}", "store": plan.batch / "objects"},
+        "batch": {
+            "ledger": f"sqlite:///{plan.batch / 'ledger.db'}",
+            "store": plan.batch / "objects",
+            "lease_s": _BATCH_LEASE_S,
+        },
         "static_engines": [_static_engine(engine) for engine in plan.engines],
     }
 

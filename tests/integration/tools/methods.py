@@ -35,6 +35,7 @@ def _method(part: str, service: str, name: str, request: str, expected: str, *, 
 
 
 _INFERENCE = "twinlane.inference.v1.InferenceService"
+_BATCH = "twinlane.batch.v1.BatchService"
 _ENGINE = "twinlane.engine.v1.EngineService"
 _TELEMETRY = "twinlane.engine.v1.TelemetryService"
 _TUNING = "twinlane.engine.v1.TuningService"
@@ -50,10 +51,15 @@ _GUEST = (
 )
 _TOKENS = f'{{"request_id":"tools-%s","model":"{MODEL}","token_ids":[1,2,3],"lane":1,{STOPPING}}}'
 
+# A stream of two messages; the lines are {"custom_id":"a","request":{"prompt":"hello"}} in base64.
+_JOB = '{"spec":{"idempotency_key":"tools"}} {"lines":"eyJjdXN0b21faWQiOiJhIiwicmVxdWVzdCI6eyJwcm9tcHQiOiJoZWxsbyJ9fQ=="}'
+
 METHODS = (
     _method("router", _INFERENCE, "Generate", f"{{{CHAT},{STOPPING}}}", "finished"),
     _method("router", _INFERENCE, "Complete", f"{{{CHAT},{STOPPING}}}", "text"),
     _method("router", _ROUTER_ADMIN, "GetStatus", "{}", "realtime-1"),
+    _method("router", _BATCH, "SubmitJob", _JOB, "tools"),
+    _method("router", _BATCH, "ListJobs", "{}", "{"),
     _method("router", _HEALTH, "Check", "{}", "SERVING"),
     _method("realtime-1", _ENGINE, "Generate", _TOKENS % "generate", "finished"),
     _method("realtime-1", _ENGINE, "Complete", _TOKENS % "complete", "text"),
