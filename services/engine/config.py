@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 from libs.config.load import STRICT, ConfigError, ConfigFault, load
 from libs.rpc.address import split_address
 from libs.telemetry.logs import LogFormat, LogLevel
-from services.engine.domain import Partition, TuningValues
+from services.engine.domain import Partition, SchedulingOptions, TuningValues
 from services.engine.policy.config_checks import PartitionFacts, memory_faults, partition_faults, tuning_faults
 from services.engine.policy.profiles import MIN_BATCHED_TOKENS, Envelope, profile_of
 
@@ -27,6 +27,19 @@ DEFAULT_WARM_UP_CONCURRENCY = 16
 # Longer than the longest step that any profile makes.
 DEFAULT_STALL_S = 30.0
 DEFAULT_LATENCY_WINDOW_S = 60.0
+# A realtime answer of a few tokens makes as many steps: with 100 ms each it stays well under a second on a CPU.
+DEFAULT_REALTIME_STEP_MS = 100.0
+# Long enough that a step's fixed cost is small beside it, short enough that an unexpected arrival need not wait long.
+DEFAULT_BATCH_STEP_MS = 400.0
+# E5: beyond this a chunk only makes its step longer.
+DEFAULT_PREFILL_CHUNK_TOKENS = 512
+# R7: a twentieth of a full step keeps every batch request moving.
+DEFAULT_MIN_BATCH_SHARE = 0.05
+# Two arrivals of one instant find a slot without putting batch work back.
+DEFAULT_RESERVED_REALTIME_SLOTS = 2
+# E4.
+DEFAULT_HOT_CACHE_RATIO = 0.3
+DEFAULT_HOT_RETENTION_S = 900.0
 # SmolLM2-135M on one core.
 DEFAULT_SIM_BASE_STEP_MS = 20.0
 DEFAULT_SIM_PREFILL_TOKEN_MS = 3.0
@@ -90,6 +103,33 @@ class LimitsConfig:
     enforce_eager: bool | None = None
     kv_cache_gib: Annotated[float, Gt(0)] | None = None
     gpu_memory_ratio: Annotated[float, Gt(0), Le(1)] | None = None
+
+
+@dataclass(config=STRICT, kw_only=True)
+class SchedulerConfig:
+    """vLLM's scheduler: Twinlane's own with its targets, or one of vLLM's for comparison."""
+
+    kind: Literal["class-aware", "fcfs", "priority"] = "class-aware"
+    realtime_step_ms: Annotated[float, Gt(0)] = DEFAULT_REALTIME_STEP_MS
+    batch_step_ms: Annotated[float, Gt(0)] = DEFAULT_BATCH_STEP_MS
+    prefill_chunk_tokens: Annotated[int, Ge(MIN_BATCHED_TOKENS)] = DEFAULT_PREFILL_CHUNK_TOKENS
+    min_batch_share: Annotated[float, Ge(0), Le(1)] = DEFAULT_MIN_BATCH_SHARE
+    reserved_realtime_slots: Annotated[int, Ge(0)] = DEFAULT_RESERVED_REALTIME_SLOTS
+    hot_cache_ratio: Annotated[float, Ge(0), Le(1)] = DEFAULT_HOT_CACHE_RATIO
+    hot_retention_s: Annotated[float, Gt(0)] = DEFAULT_HOT_RETENTION_S
+
+    @property
+    def options(self) -> SchedulingOptions:
+        """The same in seconds."""
+        return SchedulingOptions(
+            realtime_step_s=self.realtime_step_ms / 1000,
+            batch_step_s=self.batch_step_ms / 1000,
+            chunk_tokens=self.prefill_chunk_tokens,
+            min_batch_share=self.min_batch_share,
+            reserved_realtime_slots=self.reserved_realtime_slots,
+            hot_ratio=self.hot_cache_ratio,
+            hot_retention_s=self.hot_retention_s,
+        )
 
 
 @dataclass(config=STRICT, kw_only=True)
@@ -171,6 +211,7 @@ class EngineConfig:
     tracing: TracingConfig = field(default_factory=TracingConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     sim: SimConfig = field(default_factory=SimConfig)
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     warm_up: WarmUpConfig = field(default_factory=WarmUpConfig)
     tuning: TuningConfig = field(default_factory=TuningConfig)

@@ -124,6 +124,24 @@ class Partition:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SchedulingOptions:
+    """How the class-aware scheduler fills steps and keeps cache blocks; names are those of vllm_ext.tuning.CoreTuning.
+
+    Step-time targets in seconds: while realtime work is there or expected, and else. `chunk_tokens`: most prompt tokens of one
+    batch request in a step. `min_batch_share`: what batch keeps of a full batch step under sustained realtime load (0 to 1).
+    `hot_ratio` of all cache blocks may be hot (0 to 1), unused ones for `hot_retention_s`.
+    """
+
+    realtime_step_s: float = 0.1
+    batch_step_s: float = 0.4
+    chunk_tokens: int = 512
+    min_batch_share: float = 0.05
+    reserved_realtime_slots: int = 2
+    hot_ratio: float = 0.3
+    hot_retention_s: float = 900.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class VllmOptions:
     """How vLLM is started. Exactly one of `kv_cache_gib` (CPU) and `gpu_memory_ratio` (GPU, 0 to 1) is set."""
 
@@ -140,3 +158,6 @@ class VllmOptions:
     dtype: str = "auto"
     kv_cache_gib: float | None = None
     gpu_memory_ratio: float | None = None
+    # Fewer cache blocks than the memory would hold, for tests and comparisons.
+    kv_blocks: int | None = None
+    scheduling: SchedulingOptions = SchedulingOptions()

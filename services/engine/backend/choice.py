@@ -54,6 +54,8 @@ def vllm_options(config: EngineConfig) -> VllmOptions:
         enforce_eager=envelope.enforce_eager,
         kv_cache_gib=envelope.kv_cache_gib,
         gpu_memory_ratio=envelope.gpu_memory_ratio,
+        scheduler=config.scheduler.kind,
+        scheduling=config.scheduler.options,
     )
 
 

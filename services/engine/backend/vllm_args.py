@@ -33,6 +33,8 @@ def engine_arguments(options: VllmOptions) -> dict[str, Any]:
     }
     if options.scheduler == "class-aware":
         arguments["scheduler_cls"] = _CLASS_AWARE
+    if options.kv_blocks is not None:
+        arguments["num_gpu_blocks_override"] = options.kv_blocks
     if options.gpu_memory_ratio is not None:
         arguments["gpu_memory_utilization"] = options.gpu_memory_ratio
     if options.partition.kind != "cpu" and len(options.partition.devices) > 1:

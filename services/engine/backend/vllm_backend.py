@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import asdict
 from typing import Any
 
 from libs.config import environ
@@ -51,6 +52,8 @@ class VllmBackend(Backend):
         # vLLM starts its core synchronously; the engine answers health checks and telemetry meanwhile.
         self._llm = await loop.run_in_executor(None, self._load)
         self._limits = self._read_limits()
+        if self._options.scheduler == "class-aware":
+            await self.control(asdict(self._options.scheduling))
         self._watching = asyncio.create_task(self._watch(), name="vllm-liveness")
         return self._limits
 
