@@ -63,6 +63,23 @@ def test_engine_core_has_no_method_of_our_name(monkeypatch: pytest.MonkeyPatch) 
     assert callable(getattr(EngineCore, CONTROL_METHOD))
 
 
+def test_core_logs_the_exception_that_ends_it() -> None:
+    from vllm.v1.engine import core
+
+    from services.engine.vllm_ext.end_report import CORE_LOGGER
+
+    source = inspect.getsource(core.EngineCoreProc.run_engine_core)
+    assert core.logger.name == CORE_LOGGER, "the core logs under another name"
+    assert 'logger.exception("EngineCore failed to start.")' in source, "the core does not log why it failed to start any more"
+
+
+@pytest.mark.parametrize("place", ["vllm.v1.engine.core:EngineCore", "vllm.v1.worker.worker_base:WorkerWrapperBase"])
+def test_plugins_are_loaded_in_each_process_of_vllm(place: str) -> None:
+    from pkgutil import resolve_name
+
+    assert "load_general_plugins()" in inspect.getsource(resolve_name(place)), f"{place} does not load plugins any more"
+
+
 def test_plugin_is_announced_to_vllm() -> None:
     (plugin,) = [point for point in entry_points(group="vllm.general_plugins") if point.name == "twinlane"]
 

@@ -1,19 +1,20 @@
-"""The real model for tests that are marked `real`: prepared once, kept in var/models."""
+"""The real model for tests marked `real`: prepared once, kept in the folder named by TWINLANE_MODELS, or in var/models."""
 
 from functools import cache
 from pathlib import Path
 
+from libs.config import environ
 from services.engine.domain import Partition, VllmOptions
 from services.engine.model.prepare import prepare
 
 NAME = "smollm2-135m"
-_FOLDER = Path(__file__).resolve().parents[2] / "var" / "models" / NAME
+_MODELS = Path(__file__).resolve().parents[2] / "var" / "models"
 
 
 @cache
 def model_folder() -> Path:
     """Return the prepared folder."""
-    return prepare(NAME, _FOLDER, progress=print)
+    return prepare(NAME, Path(environ.read("TWINLANE_MODELS") or _MODELS) / NAME, progress=print)
 
 
 def real_options(*, max_active_sequences: int = 16, max_batched_tokens: int = 512) -> VllmOptions:

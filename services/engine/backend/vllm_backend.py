@@ -5,10 +5,12 @@ from collections.abc import AsyncGenerator
 from dataclasses import asdict
 from typing import Any
 
-from libs.config import environ
+import structlog
+
 from libs.core.clock import Clock
 from services.engine.backend.base import Backend
-from services.engine.backend.vllm_args import engine_arguments, is_realtime, sampling_arguments
+from services.engine.backend.vllm_args import is_realtime, sampling_arguments
+from services.engine.backend.vllm_loading import VllmLoading
 from services.engine.backend.vllm_stats import StepStats
 from services.engine.domain import (
     BackendLostError,
@@ -21,12 +23,15 @@ from services.engine.domain import (
     TuningValues,
     VllmOptions,
 )
-from services.engine.partition import environment
 from services.engine.policy.tuning import TuningBounds, clamp
 from services.engine.vllm_ext.control import CONTROL_METHOD
 
+_log = structlog.get_logger(__name__)
+
 # The core is asked whether it lives this often; a dead one must show within two seconds.
 _LIVENESS_INTERVAL_S = 0.25
+# While a start is given up: what it brings up within such a time is killed.
+_GIVE_UP_INTERVAL_S = 0.1
 _GIB = 1 << 30
 _BATCH_PRIORITY = 1000
 _FINISH = {"stop": Finish.STOP, "length": Finish.LENGTH}
@@ -38,59 +43,37 @@ class VllmBackend(Backend):
     def __init__(self, options: VllmOptions, *, clock: Clock) -> None:
         self._options = options
         self._stats = StepStats(clock)
+        self._start: VllmLoading | None = None
+        self._loading: asyncio.Future[Any] | None = None
         self._llm: Any = None
         self._limits: Limits | None = None
         self._lost: asyncio.Future[BackendLostError] | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     async def start(self) -> Limits:
-        """See Backend. Takes some 30 s on a CPU."""
+        """See Backend. Takes some 30 s on a CPU; may be cancelled, then `stop` ends what was begun."""
         _check_folder(self._options)
-        environ.export(environment(self._options.partition, kv_cache_gib=self._options.kv_cache_gib))
         loop = asyncio.get_running_loop()
         self._lost = loop.create_future()
+        self._start = VllmLoading(self._options, self._stats)
         # vLLM starts its core synchronously; the engine answers health checks and telemetry meanwhile.
-        self._llm = await loop.run_in_executor(None, self._load)
+        self._loading = loop.run_in_executor(None, self._start.load)
+        self._llm = await asyncio.shield(self._loading)
         self._limits = self._read_limits()
-        if self._options.scheduler == "class-aware":
-            await self.control(asdict(self._options.scheduling))
-        self._watching = asyncio.create_task(self._watch(), name="vllm-liveness")
+        self._tasks = (
+            asyncio.create_task(self._watch_liveness(), name="vllm-liveness"),
+            asyncio.create_task(self._keep_stats_fresh(), name="vllm-stats"),
+        )
+        await self._check_control()
         return self._limits
 
-    def _load(self) -> Any:
+    async def _check_control(self) -> None:
         try:
-            from vllm import AsyncEngineArgs  # reads the environment at import
-            from vllm.v1.engine.async_llm import AsyncLLM
-        except ImportError as error:
-            raise BackendStartError(f"vLLM is not installed ({error}); install the extra engine-cpu or engine-gpu") from error
-        try:
-            arguments = AsyncEngineArgs(**engine_arguments(self._options))
-            return AsyncLLM.from_engine_args(arguments, stat_loggers=[self._stat_logger()])
+            await self.control(asdict(self._options.scheduling) if self._options.scheduler == "class-aware" else {})
         except Exception as error:
-            raise BackendStartError(f"vLLM did not start with {self._options.model_folder}: {error}") from error
-
-    def _stat_logger(self) -> Any:
-        from vllm.v1.metrics.loggers import StatLoggerBase
-
-        stats = self._stats
-
-        class Recorder(StatLoggerBase):  # type: ignore[misc]  # vLLM has no types that mypy could follow
-            """Hands vLLM's records on."""
-
-            def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
-                self.place = (vllm_config.model_config.model, engine_index)
-
-            def record(
-                self, scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None, engine_idx: int = 0
-            ) -> None:
-                """Take one step's record."""
-                del mm_cache_stats, engine_idx
-                stats.record(scheduler_stats, iteration_stats)
-
-            def log_engine_initialized(self) -> None:
-                """Nothing to say."""
-
-        return Recorder
+            raise BackendStartError(
+                f"vLLM's core did not answer Twinlane's control call ({error}); is twinlane installed in this environment?"
+            ) from error
 
     def _read_limits(self) -> Limits:
         cache = self._llm.vllm_config.cache_config
@@ -125,7 +108,7 @@ class VllmBackend(Backend):
             async for output in outputs:
                 yield _chunk(output)
         except EngineDeadError as error:
-            raise self._mark_lost(f"vLLM's core ended: {error}") from error
+            raise self._mark_dead() from error
         finally:
             await outputs.aclose()
 
@@ -149,11 +132,24 @@ class VllmBackend(Backend):
         from vllm.v1.engine.exceptions import EngineDeadError
 
         self._raise_if_lost()
+        calling = asyncio.ensure_future(self._llm.engine_core.call_utility_async(CONTROL_METHOD, payload))
         try:
-            held: dict[str, Any] = await self._llm.engine_core.call_utility_async(CONTROL_METHOD, payload)
+            return await self._unless_lost(calling)
         except EngineDeadError as error:
-            raise self._mark_lost(f"vLLM's core ended: {error}") from error
-        return held
+            raise self._mark_dead() from error
+
+    async def _unless_lost(self, calling: "asyncio.Future[dict[str, Any]]") -> dict[str, Any]:
+        """Return what the call answers. vLLM leaves a call unanswered for ever when the core dies under it."""
+        if self._lost is None:
+            raise RuntimeError("the backend was not started")
+        ends: tuple[asyncio.Future[Any], ...] = (calling, self._lost)
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if not calling.done():
+                raise self._lost.result()
+            return calling.result()
+        finally:
+            calling.cancel()
 
     def snapshot(self) -> BackendSnapshot:
         """See Backend."""
@@ -167,29 +163,55 @@ class VllmBackend(Backend):
 
     async def stop(self) -> None:
         """See Backend."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end_loading()
         if self._llm is not None:
             llm, self._llm = self._llm, None
             await asyncio.get_running_loop().run_in_executor(None, llm.shutdown)
+        if self._start is not None:
+            # vLLM asks its core to end; here it is made sure of.
+            await asyncio.to_thread(self._start.kill)
+            self._start.close()
         if self._lost is not None:
             self._mark_lost("the engine stopped")
 
-    async def _watch(self) -> None:
-        # vLLM says by a flag, not by an event, that its core ended.
-        while not self._llm.errored:
+    async def _end_loading(self) -> None:
+        if self._start is None or self._loading is None:
+            return
+        while not self._loading.done():
+            self._start.give_up()
+            await asyncio.wait({self._loading}, timeout=_GIVE_UP_INTERVAL_S)
+        if self._llm is None and not self._loading.cancelled() and self._loading.exception() is None:
+            self._llm = self._loading.result()
+        self._loading = None
+
+    async def _watch_liveness(self) -> None:
+        while not self._llm.errored:  # noqa: ASYNC110 - vLLM says by a flag, not by an event, that its core ended
+            await asyncio.sleep(_LIVENESS_INTERVAL_S)
+        self._mark_dead()
+
+    async def _keep_stats_fresh(self) -> None:
+        while True:
             await asyncio.sleep(_LIVENESS_INTERVAL_S)
             try:
                 await self._refresh()
             except BackendLostError:
                 return
-        self._mark_lost("vLLM's core process ended")
+            except Exception:
+                _log.exception("vLLM's core could not be asked for its load")
 
     async def _refresh(self) -> None:
         if self._stats.may_be_outdated(quiet_s=_LIVENESS_INTERVAL_S):
             held = await self.control({})
             self._stats.correct(queued=int(held["running"] + held["waiting"]), kv_usage_ratio=held["kv_usage_ratio"])
+
+    def _mark_dead(self) -> BackendLostError:
+        """Mark the core lost, in the words of whoever knows best; vLLM itself only says that there is a reason."""
+        if self._start is None:
+            raise RuntimeError("the backend was not started")
+        return self._mark_lost(self._start.how_it_ended())
 
     def _mark_lost(self, reason: str) -> BackendLostError:
         if self._lost is None:

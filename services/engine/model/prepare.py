@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 _MARKER = "twinlane-model.json"
+# What vLLM and the router read; a folder that lost one of them is not taken for prepared.
+_PARTS = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 _HASH_CHUNK_BYTES = 1 << 20
 
 Progress = Callable[[str], None]
@@ -54,7 +56,8 @@ KNOWN_MODELS = {
 def prepare(name: str, target: Path, *, progress: Progress) -> Path:
     """Make `target` hold the named model and return it; a folder that is complete already is left alone.
 
-    The folder appears whole or not at all. Raises ModelError.
+    The folder appears whole or not at all; of two that prepare it at once the first wins and both are content. Raises
+    ModelError.
     """
     model = KNOWN_MODELS.get(name)
     if model is None:
@@ -71,9 +74,7 @@ def prepare(name: str, target: Path, *, progress: Progress) -> Path:
         _convert(weights, scratch, model, progress)
         _write_marker(scratch, model, weights)
         _make_readable(scratch)
-        if target.exists():
-            target.rmdir()
-        os.replace(scratch, target)
+        _put_in_place(scratch, target, model)
     except OSError as error:
         raise ModelError(f"{target} cannot be written: {error.strerror}") from error
     finally:
@@ -83,12 +84,23 @@ def prepare(name: str, target: Path, *, progress: Progress) -> Path:
 
 
 def is_prepared(folder: Path, model: KnownModel) -> bool:
-    """Return whether the folder was completed by `prepare` from this package."""
+    """Return whether the folder was completed by `prepare` from this package and still has all its parts."""
     try:
         marker = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(marker, dict) and marker.get("package") == model.package
+    if not isinstance(marker, dict) or marker.get("package") != model.package:
+        return False
+    return all((folder / part).is_file() for part in _PARTS)
+
+
+def _put_in_place(scratch: Path, target: Path, model: KnownModel) -> None:
+    try:
+        # Takes the place of an empty folder too.
+        os.replace(scratch, target)
+    except OSError:
+        if not is_prepared(target, model):
+            raise
 
 
 def _installed(model: KnownModel) -> str | None:

@@ -69,3 +69,19 @@ def test_nothing_is_fetched_or_reported() -> None:
     variables = environment(Partition(kind="cpu", devices=("0",)), kv_cache_gib=1)
 
     assert (variables["HF_HUB_OFFLINE"], variables["VLLM_NO_USAGE_STATS"]) == ("1", "1")
+
+
+@pytest.mark.parametrize(
+    ("found", "exported"),
+    [
+        pytest.param(None, None, id="unset-loads-all"),
+        pytest.param("twinlane", None, id="ours-is-there"),
+        pytest.param("other,twinlane", None, id="ours-among-others"),
+        pytest.param("other", "other,twinlane", id="ours-left-out"),
+        pytest.param("", "twinlane", id="empty-loads-none"),
+    ],
+)
+def test_list_of_plugins_gets_ours(found: str | None, exported: str | None) -> None:
+    variables = environment(Partition(kind="cpu", devices=("0",)), kv_cache_gib=1, plugins=found)
+
+    assert variables.get("VLLM_PLUGINS") == exported
