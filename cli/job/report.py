@@ -16,8 +16,8 @@ _DECISIONS_SHOWN = 12
 def lanes_table(result: JobResult) -> Table:
     """Return one row per lane, latencies in milliseconds as the caller saw them."""
     table = new_table(f"lanes, {result.elapsed_s:.1f} s, milliseconds at the caller")
-    table.add_column("lane")
-    for name in ("count", "errors", "first p50", "p95", "p99", "total p50", "p95", "p99", "tokens/s"):
+    table.add_column("lane", no_wrap=True)
+    for name in ("count", "errors", "first p50", "p95", "p99", "total p50", "p95", "p99", "tok/s"):
         table.add_column(name, justify="right")
     for lane in result.lanes:
         table.add_row(

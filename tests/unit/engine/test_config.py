@@ -31,7 +31,7 @@ def written(folder: Path, text: str) -> Path:
 
 @pytest.mark.parametrize("name", ["engine-realtime.toml", "engine-batch.toml"])
 def test_load_config_of_a_shipped_file_is_accepted(name: str) -> None:
-    assert load_config(ROOT / "deploy" / "config" / name).model.name == "smollm2-135m-instruct"
+    assert load_config(ROOT / "deploy" / "config" / name).model.name == "smollm2-135m"
 
 
 def test_load_config_without_limits_takes_the_profile(tmp_path: Path) -> None:
