@@ -273,4 +273,6 @@ class ClassAwareScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM has no 
         ]
 
     def _blocks_for(self, request: Any) -> int:
-        return math.ceil((request.num_tokens + 1) / self.block_size)
+        """Blocks of a prompt and its first token."""
+        tokens: int = request.num_tokens + 1
+        return math.ceil(tokens / self.block_size)
