@@ -12,10 +12,11 @@ from services.engine.domain import Partition
 from services.engine.model.prepare import prepare
 from services.engine.partition import environment
 from services.engine.policy.request_tag import RequestTag, to_extra_args
+from services.engine.vllm_ext.control import CLASS_AWARE_KEY, CONTROL_METHOD
 
 CLASS_AWARE = "services.engine.vllm_ext.scheduler.ClassAwareScheduler"
-_MODEL = "smollm2-135m"
-_MODEL_FOLDER = Path("var/models") / _MODEL
+MODEL = "smollm2-135m"
+MODEL_FOLDER = Path("var/models") / MODEL
 _CLOCK = SystemClock()
 
 
@@ -45,14 +46,14 @@ class DirectEngine:
     """One AsyncLLM; build it inside the running event loop."""
 
     def __init__(self, choice: EngineChoice) -> None:
-        prepare(_MODEL, _MODEL_FOLDER, progress=lambda line: print(line, flush=True))
+        prepare(MODEL, MODEL_FOLDER, progress=lambda line: print(line, flush=True))
         environ.export(environment(Partition(kind="cpu", devices=("0", "1")), kv_cache_gib=1))
         environ.export({"VLLM_CPU_OMP_THREADS_BIND": "auto", "VLLM_LOGGING_LEVEL": "ERROR"})
         from vllm import AsyncEngineArgs  # reads the environment at import
         from vllm.v1.engine.async_llm import AsyncLLM
 
         arguments: dict[str, Any] = {
-            "model": str(_MODEL_FOLDER),
+            "model": str(MODEL_FOLDER),
             "max_model_len": 4096,
             "enforce_eager": True,
             "max_num_seqs": choice.max_active_sequences,
@@ -105,12 +106,10 @@ class DirectEngine:
             token_ids=tuple(final.outputs[0].token_ids),
         )
 
-    async def control(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Call our control method in the core process."""
-        from services.engine.vllm_ext.control import CONTROL_METHOD
-
-        held: dict[str, Any] = await self._llm.engine_core.call_utility_async(CONTROL_METHOD, payload)
-        return held
+    async def order(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Give the class-aware scheduler an order; see scheduler_control.handle."""
+        answers: dict[str, Any] = await self._llm.engine_core.call_utility_async(CONTROL_METHOD, {CLASS_AWARE_KEY: order})
+        return answers
 
     def shutdown(self) -> None:
         """End the core process."""

@@ -233,8 +233,9 @@ class ClassAwareScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM has no 
             tracked.lost_tokens = None
 
     def _make_room(self, running: RunningView, now_s: float) -> bool:
-        """Preempt background work where realtime requests would find no slot or no blocks; return whether any was."""
-        starting = self.waiting.first_realtime(_LOOKAHEAD_REQUESTS)
+        """Preempt background work where realtime requests would find no slot or no blocks; return whether any was. For the late
+        ones nothing is thrown away."""
+        starting = self.waiting.first_on_time(_LOOKAHEAD_REQUESTS)
         free_blocks = self.cache.tiers.num_free_blocks
         blocks = running.realtime + sum(self._blocks_for(request) for request in starting)
         slots = len(starting) - max(self.max_num_active_reqs - running.realtime - running.batch, 0)

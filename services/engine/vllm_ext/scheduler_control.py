@@ -7,6 +7,25 @@ from typing import Any
 from libs.core.lanes import Lane
 from services.engine.policy.scheduler_tuning import apply_update
 from services.engine.policy.tiering import Tier
+from services.engine.vllm_ext.allocator import allocator_fragmentation
+
+
+def handle(scheduler: Any, order: Mapping[str, Any]) -> dict[str, Any]:
+    """Carry one order out and return its answers by name. Keys, each optional, done in this order:
+
+    `restore` true; `set`: see `apply`; `purge`: {"share": 0 to 1, "tiers": names, absent: both}; `read` true.
+    """
+    answers: dict[str, Any] = {}
+    if order.get("restore"):
+        answers["restore"] = restore(scheduler)
+    if "set" in order:
+        answers["set"] = apply(scheduler, order["set"])
+    if "purge" in order:
+        tiers = frozenset(Tier(name) for name in order["purge"].get("tiers", [tier.value for tier in Tier]))
+        answers["purge"] = purge(scheduler, share=order["purge"]["share"], tiers=tiers)
+    if order.get("read"):
+        answers["read"] = read(scheduler)
+    return answers
 
 
 def apply(scheduler: Any, payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,6 +83,7 @@ def read(scheduler: Any) -> dict[str, Any]:
         "ghost_entries": scheduler.cache.ghost_entries,
         "kv_usage_ratio": scheduler.kv_cache_manager.usage,
         "internal_fragmentation_ratio": _internal_fragmentation(scheduler),
+        "allocator_fragmentation_ratio": allocator_fragmentation(),
         **asdict(state.counters),
         **asdict(scheduler.cache.counters),
     }

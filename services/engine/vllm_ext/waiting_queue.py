@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Iterable, Iterator
-from itertools import chain, count
+from itertools import chain, count, islice
 from typing import Any
 
 from vllm.v1.core.sched.request_queue import RequestQueue
@@ -49,9 +49,13 @@ class ClassAwareQueue(RequestQueue):  # type: ignore[misc]  # vLLM has no types 
         """End a step."""
         self._admission = _UNLIMITED
 
+    def first_on_time(self, most: int) -> list[Any]:
+        """Return up to `most` waiting realtime requests that are not late, about the most urgent ones."""
+        return [entry[2] for entry in self._on_time[:most]]
+
     def first_realtime(self, most: int) -> list[Any]:
-        """Return up to `most` waiting realtime requests, about the most urgent ones."""
-        return [entry[2] for entry in chain(self._on_time[:most], self._late[: max(most - len(self._on_time), 0)])]
+        """Return up to `most` waiting realtime requests, about the most urgent ones, late ones behind."""
+        return [entry[2] for entry in islice(chain(self._on_time, self._late), most)]
 
     def first_background(self) -> Any | None:
         """Return the background request that is next."""

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from bench.core_scheduler import BLOCK_SIZE, CoreScheduler, build
 from libs.core.lanes import Lane
 from services.engine.policy.tiering import Tier
 from services.engine.vllm_ext.scheduler_control import apply, check_integrity, purge, read, restore
-from tests.support.core_scheduler import BLOCK_SIZE, CoreScheduler, build
 from tests.support.real_model import model_folder
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]
