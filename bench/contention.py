@@ -44,7 +44,7 @@ def _busy_ticks() -> int:
 
 
 def _own_ticks() -> int:
-    """Ticks of this process and its living descendants, and of their ended children."""
+    """Ticks of this process, of its living descendants, and of their ended children."""
     return sum(_ticks(pid) for pid in _descendants(os.getpid()))
 
 

@@ -1,126 +1,89 @@
-"""Does a hot prefix survive batch floods? Twinlane's tiered cache against vLLM's own.
+"""What is left of a shared prefix after floods of batch prompts larger than the cache.
 
     python -m bench.hot_prefix
 
-On one real engine each: a prefix of 500 tokens is used by a few realtime requests, then three floods of batch prompts, each
-larger than the whole cache, pass; after each one more realtime request asks for the prefix. The last line is one JSON object:
-the share of the prefix's cacheable tokens (whole blocks) that were found, and the time to first token, for both.
+A 500-token prefix is asked for, then three floods of batch prompts, each larger than the whole cache, go through, and after
+each one the prefix is asked for again. Modes: stock vLLM, twinlane (the request asks for the hot tier) and learned (it does
+not, but the prefix was used three times before). The last line is one JSON object: prompt tokens found in the cache as a share
+of the prefix, the mean over the floods, and the mean time to the first token.
 """
 
 import argparse
 import asyncio
 import json
+import random
 import subprocess
 import sys
-from pathlib import Path
 from statistics import mean
-from typing import Any, Literal
+from typing import Any
 
-from libs.core.clock import SystemClock
+from bench.direct_engine import CLASS_AWARE, DirectEngine, EngineChoice
 from libs.core.lanes import Lane
-from services.engine.backend.vllm_backend import VllmBackend
-from services.engine.domain import BackendRequest, Partition, VllmOptions
-from services.engine.model.prepare import prepare
+from services.engine.policy.request_tag import RequestTag
 
-_CLOCK = SystemClock()
-_MODEL = "smollm2-135m"
-_MODEL_FOLDER = Path("var/models") / _MODEL
-_BLOCK_TOKENS = 32
-_KV_BLOCKS = 160
+_MODES = ("stock", "twinlane", "learned")
 _PREFIX_TOKENS = 500
-_TAIL_TOKENS = 20
+_QUESTION_TOKENS = 8
 _FLOODS = 3
-_FLOOD_PROMPTS = 8
+_FLOOD_PROMPTS = 6
 _FLOOD_PROMPT_TOKENS = 1000
-
-Scheduler = Literal["class-aware", "fcfs"]
-
-
-class Bench:
-    """One engine and its requests. Prompts are made-up tokens: what counts is their number."""
-
-    def __init__(self, backend: VllmBackend) -> None:
-        self._backend = backend
-        self._count = 0
-
-    async def ask(self, token_ids: list[int], *, lane: Lane, hot: bool = False) -> tuple[int, float]:
-        """Run one request; returns its cached tokens and the seconds to its first token."""
-        self._count += 1
-        request = BackendRequest(
-            request_id=f"r{self._count}", token_ids=token_ids, lane=lane, max_new_tokens=2, ignore_eos=True, hot=hot
-        )
-        begun_s, first_s, cached = _CLOCK.monotonic_s(), None, 0
-        async for chunk in self._backend.generate(request):
-            if first_s is None:
-                first_s, cached = _CLOCK.monotonic_s() - begun_s, chunk.cached_tokens
-        assert first_s is not None
-        return cached, first_s
-
-    async def realtime(self, number: int) -> tuple[int, float]:
-        """Ask with the shared prefix and a tail of its own."""
-        prefix = [1000 + place % 700 for place in range(_PREFIX_TOKENS)]
-        return await self.ask([*prefix, *range(2000 + number, 2000 + number + _TAIL_TOKENS)], lane=Lane.REALTIME, hot=True)
-
-    async def flood(self, number: int) -> None:
-        """Batch prompts larger than the cache."""
-        prompts = [
-            [3000 + (number * 101 + prompt * 7 + place * 3) % 9000 for place in range(_FLOOD_PROMPT_TOKENS)]
-            for prompt in range(_FLOOD_PROMPTS)
-        ]
-        await asyncio.gather(*(self.ask(prompt, lane=Lane.BATCH) for prompt in prompts))
+# 5,120 tokens: less than one flood.
+_KV_BLOCKS = 160
+_VOCABULARY = range(1000, 40_000)
+_WARM_UPS = 3
 
 
-async def run(scheduler: Scheduler) -> dict[str, float]:
-    """Measure one scheduler."""
-    folder = prepare(_MODEL, _MODEL_FOLDER, progress=lambda line: print(line, file=sys.stderr))
-    options = VllmOptions(
-        model_name=_MODEL,
-        model_folder=folder,
-        partition=Partition(kind="cpu", devices=("0", "1")),
-        max_context_tokens=2048,
-        max_active_sequences=16,
-        max_batched_tokens=1024,
-        block_size_tokens=_BLOCK_TOKENS,
-        enforce_eager=True,
-        kv_cache_gib=1,
-        kv_blocks=_KV_BLOCKS,
-        scheduler=scheduler,
-    )
-    backend = VllmBackend(options, clock=_CLOCK)
-    await backend.start()
-    bench = Bench(backend)
+async def run_mode(mode: str) -> dict[str, Any]:
+    """Run one mode in this process."""
+    rng = random.Random(2)
+    engine = DirectEngine(EngineChoice(scheduler_cls=None if mode == "stock" else CLASS_AWARE, kv_blocks=_KV_BLOCKS))
+    prefix = rng.choices(_VOCABULARY, k=_PREFIX_TOKENS)
+    tag = RequestTag(lane=Lane.REALTIME, hot=mode == "twinlane")
+
+    async def ask() -> tuple[float, float]:
+        answer = await engine.answer([*prefix, *rng.choices(_VOCABULARY, k=_QUESTION_TOKENS)], max_tokens=2, tag=tag)
+        return answer.cached_tokens / _PREFIX_TOKENS, answer.first_token_s
+
+    async def flood() -> None:
+        prompts = [rng.choices(_VOCABULARY, k=_FLOOD_PROMPT_TOKENS) for _ in range(_FLOOD_PROMPTS)]
+        await asyncio.gather(*(engine.answer(one, max_tokens=2, tag=RequestTag(lane=Lane.BATCH)) for one in prompts))
+
     try:
-        for number in range(3):
-            await bench.realtime(number)
-        found, first_s = [], []
-        for number in range(_FLOODS):
-            await bench.flood(number)
-            cached, took_s = await bench.realtime(10 + number)
-            found.append(cached)
-            first_s.append(took_s)
-            print(scheduler, cached, took_s, await backend.control({}), file=sys.stderr)
+        for _ in range(_WARM_UPS):
+            await ask()
+        results = []
+        for _ in range(_FLOODS):
+            await flood()
+            results.append(await ask())
     finally:
-        await backend.stop()
-    cacheable = _PREFIX_TOKENS // _BLOCK_TOKENS * _BLOCK_TOKENS
-    return {"hot_hit_ratio": mean(found) / cacheable, "ttft_s": mean(first_s)}
+        engine.shutdown()
+    return {"hit_ratio": mean(ratio for ratio, _ in results), "ttft_s": mean(seconds for _, seconds in results)}
+
+
+def run_child(mode: str) -> dict[str, Any]:
+    """Run one mode in a process of its own. Raises CalledProcessError where it fails."""
+    command = [sys.executable, "-m", "bench.hot_prefix", "--child", mode]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    print(f"{mode:10} {json.dumps(result)}", flush=True)
+    return result
 
 
 def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--engine", choices=("class-aware", "fcfs"), help=argparse.SUPPRESS)
-    engine: Scheduler | None = parser.parse_args().engine
-    if engine is not None:
-        print(json.dumps(asyncio.run(run(engine))))
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.hot_prefix")
+    parser.add_argument("--child", choices=_MODES, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(asyncio.run(run_mode(arguments.child))))
         return
-    results: dict[str, Any] = {}
-    for name, scheduler in (("twinlane", "class-aware"), ("stock", "fcfs")):
-        command = [sys.executable, "-m", "bench.hot_prefix", "--engine", scheduler]
-        ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        results[name] = json.loads(ended.stdout.splitlines()[-1])
+    results = {mode: run_child(mode) for mode in _MODES}
     print(
         json.dumps(
-            {key: {name: round(result[key], 3) for name, result in results.items()} for key in ("hot_hit_ratio", "ttft_s")}
+            {
+                "hot_hit_ratio": {mode: round(result["hit_ratio"], 4) for mode, result in results.items()},
+                "ttft_s": {mode: round(result["ttft_s"], 4) for mode, result in results.items()},
+            }
         )
     )
 

@@ -1,225 +1,239 @@
-"""Realtime answers beside long batch prompts on one real engine: vLLM's own schedulers against Twinlane's.
+"""Realtime answers beside long batch prompts: stock vLLM's schedulers against the class-aware one.
 
-    python -m bench.mixed_load [--modes stock-fcfs,stock-priority,stock-priority-128,twinlane] [--plot FILE]
+    python -m bench.mixed_load [--modes stock-fcfs,...,twinlane] [--curve] [--rounds 1] [--svg FILE] [--quiet]
 
-The workload: four batch prompts of 2,000 tokens with 16 new tokens each, and meanwhile a realtime answer of 4 tokens each half
-second. All modes of one scheduler run on one started engine (both cores), each with a cache salt of its own. The last line is
-one JSON object: realtime alone and batch alone, and for each mode the realtime P50 and P99 to the last token and the time
-until all batch work was done, in seconds. Modes "twinlane/R/B" set the two step-time targets in milliseconds; "twinlane" is
-the one among them that meets both aims best.
+Four 2,000-token batch prompts run beside a 4-token realtime answer each half second, on the real model, both cores. Each mode
+has an engine process of its own. Modes: stock-fcfs, stock-priority, stock-priority-N (N batched tokens), twinlane, and
+twinlane@R/I with step targets of R and I seconds with and without realtime work. Realtime alone and batch alone are measured on
+the stock engine. The last line is one JSON object; of several rounds the median of each figure counts. `others_ratio` is the
+share of the machine that other processes used meanwhile; with --quiet each mode waits for a quiet machine and is repeated where
+it was disturbed.
 """
 
 import argparse
 import asyncio
 import json
+import random
+import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from statistics import median
+from typing import Any
 
+from bench.contention import Contention, wait_quiet
+from bench.direct_engine import CLASS_AWARE, DirectEngine, EngineChoice
+from bench.scatter_plot import Point, scatter_svg
 from libs.core.clock import SystemClock
 from libs.core.lanes import Lane
 from libs.limits.window import quantile
-from libs.tokens.folder import FolderTokenizer
-from services.engine.backend.vllm_backend import VllmBackend
-from services.engine.domain import BackendRequest, Partition, VllmOptions
-from services.engine.model.prepare import prepare
+from services.engine.policy.request_tag import RequestTag
 
-_CLOCK = SystemClock()
-_MODEL = "smollm2-135m"
-_MODEL_FOLDER = Path("var/models") / _MODEL
-_LONG_TEXT = "The quick brown fox jumps over the lazy dog. " * 200
-_BATCH_PROMPTS = 4
-_BATCH_TOKENS = 16
-_REALTIME_TOKENS = 4
-_REALTIME_INTERVAL_S = 0.5
-_ALONE_ANSWERS = 40
-# A mode that starves realtime ends when batch is done; this only bounds a run that went wrong.
-_MAX_ANSWERS = 400
-
-SchedulerName = Literal["class-aware", "fcfs", "priority"]
-
-STOCK_MODES = ("stock-fcfs", "stock-priority", *(f"stock-priority-{tokens}" for tokens in (64, 128, 256, 512)))
-OUR_MODES = tuple(
-    f"twinlane/{realtime}/{batch}" for realtime, batch in ((60, 400), (80, 400), (100, 400), (120, 500), (250, 400))
+MODES = (
+    "stock-fcfs",
+    "stock-priority",
+    "stock-priority-64",
+    "stock-priority-128",
+    "stock-priority-256",
+    "stock-priority-512",
+    "twinlane",
 )
-# What both aims ask: realtime P99 against realtime alone, batch time against batch alone.
-_AIM_REALTIME_RATIO, _AIM_BATCH_RATIO = 3.5, 1.33
+CURVE = ("twinlane@0.05/0.25", "twinlane@0.07/0.3", "twinlane@0.15/0.4", "twinlane@0.25/0.4", "twinlane@0.4/0.6")
+_ALONE = "alone"
+_BATCH_PROMPTS = 4
+_BATCH_PROMPT_TOKENS = 2000
+_BATCH_ANSWER_TOKENS = 16
+_REALTIME_PROMPT_TOKENS = 12
+_REALTIME_ANSWER_TOKENS = 4
+_REALTIME_INTERVAL_S = 0.5
+_REALTIME_ALONE_COUNT = 40
+_WARM_UP_REALTIME = 10
+_BATCH_HEAD_START_S = 0.2
+_SETTLE_S = 1.0
+# Others taking more than this share of the machine make a figure worthless.
+_DISTURBED_RATIO = 0.08
+_QUIET_PATIENCE_S = 180.0
+_TRIES = 2
+_VOCABULARY = range(1000, 40_000)
+_CLOCK = SystemClock()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One mode's figures in seconds."""
+    """Realtime latency from the call to the last token, and when the last batch prompt was answered; None: not run."""
 
-    rt_p50_s: float
-    rt_p99_s: float
-    batch_done_s: float
-    rt_count: int
+    rt_p50_s: float | None = None
+    rt_p99_s: float | None = None
+    rt_count: int = 0
+    batch_done_s: float | None = None
+    others_ratio: float = 0.0
 
 
-class Bench:
-    """One started engine and the workload."""
+class Load:
+    """Makes the calls; prompts differ from one another, so that the prefix cache serves none."""
 
-    def __init__(self, backend: VllmBackend, tokenizer: FolderTokenizer) -> None:
-        self._backend = backend
-        self._tokenizer = tokenizer
-        self._count = 0
+    def __init__(self, engine: DirectEngine) -> None:
+        self._engine = engine
+        self._random = random.Random(1)
+        self._realtime_s: list[float] = []
 
-    async def answer(self, text: str, *, lane: Lane, new_tokens: int, salt: str) -> float:
-        """Run one request; returns the seconds to its last token."""
-        self._count += 1
-        request = BackendRequest(
-            request_id=f"r{self._count}",
-            token_ids=self._tokenizer.encode(text),
-            lane=lane,
-            max_new_tokens=new_tokens,
-            ignore_eos=True,
-            cache_salt=salt,
-        )
+    async def warm_up(self) -> None:
+        """Teach the engine and its step-time model both kinds of work."""
+        for _ in range(_WARM_UP_REALTIME):
+            await self._realtime()
+        await self._batch()
+        self._realtime_s.clear()
+
+    async def batch(self) -> float:
+        """Run the batch prompts and return the seconds until the last one is answered."""
         begun_s = _CLOCK.monotonic_s()
-        async for _ in self._backend.generate(request):
-            pass
+        await asyncio.gather(*(self._batch() for _ in range(_BATCH_PROMPTS)))
         return _CLOCK.monotonic_s() - begun_s
 
-    async def realtime(self, number: int, salt: str) -> float:
-        """One realtime answer."""
-        text = f"classify ticket {number}: refund please"
-        return await self.answer(text, lane=Lane.REALTIME, new_tokens=_REALTIME_TOKENS, salt=salt)
-
-    async def batch(self, salt: str) -> float:
-        """All batch prompts; returns the seconds until the last was done."""
-        begun_s = _CLOCK.monotonic_s()
-        await asyncio.gather(
-            *(
-                self.answer(f"{number} {_LONG_TEXT}", lane=Lane.BATCH, new_tokens=_BATCH_TOKENS, salt=salt)
-                for number in range(_BATCH_PROMPTS)
-            )
-        )
-        return _CLOCK.monotonic_s() - begun_s
-
-    async def realtime_alone(self) -> list[float]:
-        """Realtime at its rate with nothing beside it."""
-        tasks = []
-        for number in range(_ALONE_ANSWERS):
-            tasks.append(asyncio.create_task(self.realtime(number, "alone")))
+    async def realtime_beside(self, work: "asyncio.Task[float] | None") -> None:
+        """Call once an interval until `work` is done, or a fixed number of times; return when all are answered."""
+        calls: list[asyncio.Task[None]] = []
+        while len(calls) < _REALTIME_ALONE_COUNT if work is None else not work.done():
+            calls.append(asyncio.create_task(self._realtime()))
             await asyncio.sleep(_REALTIME_INTERVAL_S)
-        return list(await asyncio.gather(*tasks))
+        await asyncio.gather(*calls)
 
-    async def mixed(self, salt: str) -> Result:
-        """The whole workload."""
-        batch = asyncio.create_task(self.batch(salt))
-        answers: list[asyncio.Task[float]] = []
-        await asyncio.sleep(_REALTIME_INTERVAL_S / 2)
-        while not batch.done() and len(answers) < _MAX_ANSWERS:
-            answers.append(asyncio.create_task(self.realtime(len(answers), salt)))
-            await asyncio.wait([batch], timeout=_REALTIME_INTERVAL_S)
-        took = sorted(await asyncio.gather(*answers))
-        return Result(rt_p50_s=quantile(took, 0.5), rt_p99_s=quantile(took, 0.99), batch_done_s=await batch, rt_count=len(took))
+    def result(self, batch_done_s: float | None) -> Result:
+        """Return what was measured."""
+        ordered = sorted(self._realtime_s)
+        if not ordered:
+            return Result(batch_done_s=batch_done_s)
+        return Result(
+            rt_p50_s=quantile(ordered, 0.5), rt_p99_s=quantile(ordered, 0.99), rt_count=len(ordered), batch_done_s=batch_done_s
+        )
 
+    async def _realtime(self) -> None:
+        answer = await self._engine.answer(
+            self._prompt(_REALTIME_PROMPT_TOKENS), max_tokens=_REALTIME_ANSWER_TOKENS, tag=RequestTag(lane=Lane.REALTIME)
+        )
+        self._realtime_s.append(answer.total_s)
 
-def scheduler_of(mode: str) -> SchedulerName:
-    """Return the scheduler that a mode needs."""
-    if mode.startswith("twinlane"):
-        return "class-aware"
-    return "fcfs" if mode == "stock-fcfs" else "priority"
+    async def _batch(self) -> None:
+        await self._engine.answer(
+            self._prompt(_BATCH_PROMPT_TOKENS), max_tokens=_BATCH_ANSWER_TOKENS, tag=RequestTag(lane=Lane.BATCH)
+        )
 
-
-def settings_of(mode: str) -> dict[str, Any]:
-    """Return what a mode sets through the control channel."""
-    if mode.startswith("twinlane"):
-        _, realtime_ms, batch_ms = mode.split("/")
-        return {"realtime_step_s": int(realtime_ms) / 1000, "batch_step_s": int(batch_ms) / 1000}
-    last = mode.rsplit("-", 1)[-1]
-    return {"max_batched_tokens": int(last) if last.isdigit() else 2048}
+    def _prompt(self, length: int) -> list[int]:
+        return self._random.choices(_VOCABULARY, k=length)
 
 
-async def run_engine(scheduler: SchedulerName, modes: Sequence[str], *, alone: bool) -> dict[str, Any]:
-    """Run modes on one engine."""
-    folder = prepare(_MODEL, _MODEL_FOLDER, progress=lambda line: print(line, file=sys.stderr))
-    backend = VllmBackend(
-        VllmOptions(
-            model_name=_MODEL,
-            model_folder=folder,
-            partition=Partition(kind="cpu", devices=("0", "1")),
-            max_context_tokens=4096,
-            max_active_sequences=64,
-            max_batched_tokens=2048,
-            block_size_tokens=32,
-            enforce_eager=True,
-            kv_cache_gib=1,
-            scheduler=scheduler,
-        ),
-        clock=_CLOCK,
-    )
-    await backend.start()
-    bench = Bench(backend, FolderTokenizer(folder))
-    done: dict[str, Any] = {}
+def choice_of(mode: str) -> EngineChoice:
+    """Return the engine of a mode. Raises ValueError for a name that is none."""
+    if mode in ("stock-fcfs", _ALONE):
+        return EngineChoice()
+    if mode == "stock-priority":
+        return EngineChoice(policy="priority")
+    if match := re.fullmatch(r"stock-priority-(\d+)", mode):
+        return EngineChoice(policy="priority", max_batched_tokens=int(match[1]))
+    if mode == "twinlane":
+        return EngineChoice(scheduler_cls=CLASS_AWARE)
+    if match := re.fullmatch(r"twinlane@([\d.]+)/([\d.]+)", mode):
+        tuning = {"realtime_step_s": float(match[1]), "idle_step_s": float(match[2])}
+        return EngineChoice(scheduler_cls=CLASS_AWARE, tuning=tuning)
+    raise ValueError(f"{mode!r} is not a mode; modes are {', '.join(MODES)} and twinlane@R/I")
+
+
+async def run_mode(mode: str) -> dict[str, Any]:
+    """Run one mode in this process."""
+    engine = DirectEngine(choice_of(mode))
     try:
-        await bench.answer("hello", lane=Lane.REALTIME, new_tokens=4, salt="warm")
-        await bench.answer(_LONG_TEXT, lane=Lane.BATCH, new_tokens=2, salt="warm")
-        if alone:
-            ordered = sorted(await bench.realtime_alone())
-            done["rt_alone_p50_s"], done["rt_alone_p99_s"] = quantile(ordered, 0.5), quantile(ordered, 0.99)
-            done["batch_alone_s"] = await bench.batch("alone")
-        for mode in modes:
-            await backend.control(settings_of(mode))
-            done[mode] = (await bench.mixed(mode)).__dict__
-            print(mode, done[mode], file=sys.stderr, flush=True)
-            if scheduler == "class-aware":
-                print(await backend.control({}), file=sys.stderr, flush=True)
+        load = Load(engine)
+        await load.warm_up()
+        await asyncio.sleep(_SETTLE_S)
+        contention = Contention()
+        if mode == _ALONE:
+            await load.realtime_beside(None)
+            batch_done_s = await load.batch()
+        else:
+            work = asyncio.create_task(load.batch())
+            await asyncio.sleep(_BATCH_HEAD_START_S)
+            await load.realtime_beside(work)
+            batch_done_s = await work
+        return asdict(replace(load.result(batch_done_s), others_ratio=round(contention.others_ratio(), 3)))
     finally:
-        await backend.stop()
-    return done
+        engine.shutdown()
 
 
-def run_child(scheduler: SchedulerName, modes: Sequence[str], *, alone: bool) -> dict[str, Any]:
-    """Run an engine's modes in a process of their own: vLLM reads its environment once."""
-    command = [sys.executable, "-m", "bench.mixed_load", "--engine", scheduler, "--modes", ",".join(modes)]
-    ended = subprocess.run([*command, *(["--alone"] if alone else [])], stdout=subprocess.PIPE, text=True, check=True)
-    result: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+def run_child(mode: str) -> dict[str, Any]:
+    """Run one mode in a process of its own and return its result. Raises CalledProcessError where it fails."""
+    command = [sys.executable, "-m", "bench.mixed_load", "--child", mode]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    print(f"{mode:24} {json.dumps(result)}", flush=True)
     return result
 
 
-def best_of_ours(modes: Mapping[str, Mapping[str, float]], *, rt_alone_s: float, batch_alone_s: float) -> str | None:
-    """Return our mode that is nearest to, or furthest inside, both aims at once."""
+def run_undisturbed(mode: str) -> dict[str, Any]:
+    """Run one mode when the machine is quiet, again where it did not stay so; the least disturbed try counts."""
+    tries = []
+    for _ in range(_TRIES):
+        wait_quiet(below_ratio=_DISTURBED_RATIO, patience_s=_QUIET_PATIENCE_S)
+        tries.append(run_child(mode))
+        if tries[-1]["others_ratio"] < _DISTURBED_RATIO:
+            break
+    return min(tries, key=lambda result: float(result["others_ratio"]))
 
-    def worse_ratio(mode: str) -> float:
-        realtime = modes[mode]["rt_p99_s"] / rt_alone_s / _AIM_REALTIME_RATIO
-        return max(realtime, modes[mode]["batch_done_s"] / batch_alone_s / _AIM_BATCH_RATIO)
 
-    ours = [mode for mode in modes if mode.startswith("twinlane/")]
-    return min(ours, key=worse_ratio, default=None)
+def medians(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the median of each figure."""
+    return {key: median(result[key] for result in results) if results[0][key] is not None else None for key in results[0]}
 
 
-def compare(modes: Sequence[str]) -> dict[str, Any]:
-    """Run every mode, grouped by engine."""
-    report: dict[str, Any] = {}
-    results: dict[str, Any] = {}
-    for place, scheduler in enumerate(("fcfs", "priority", "class-aware")):
-        own = [mode for mode in modes if scheduler_of(mode) == scheduler]
-        if own or place == 0:
-            results |= run_child(scheduler, own, alone=place == 0)  # type: ignore[arg-type]
-    for name in ("rt_alone_p50_s", "rt_alone_p99_s", "batch_alone_s"):
-        report[name] = results.pop(name)
-    best = best_of_ours(results, rt_alone_s=report["rt_alone_p99_s"], batch_alone_s=report["batch_alone_s"])
-    report["modes"] = results | ({"twinlane": {**results[best], "setting": best}} if best else {})
-    return report
+def plot(report: dict[str, Any]) -> str:
+    """Return the curve as SVG: realtime P99 against batch time."""
+    points = [
+        Point(
+            x=result["batch_done_s"],
+            y=result["rt_p99_s"],
+            label=mode.removeprefix("stock-").removeprefix("twinlane@"),
+            series="twinlane" if mode.startswith("twinlane") else "stock vLLM",
+        )
+        for mode, result in report["modes"].items()
+    ]
+    return scatter_svg(
+        points,
+        title="Realtime P99 against batch time, SmolLM2-135M on two cores",
+        x_title="four 2,000-token batch prompts done, s",
+        y_title="realtime P99, s",
+    )
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.mixed_load")
+    parser.add_argument("--modes", default=",".join(MODES), help="comma-separated")
+    parser.add_argument("--curve", action="store_true", help="add several step targets of ours")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--svg", type=Path, help="write the curve there")
+    parser.add_argument("--quiet", action="store_true", help="wait for a quiet machine, repeat what was disturbed")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    return parser.parse_args()
 
 
 def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--modes", default=",".join((*STOCK_MODES, *OUR_MODES)))
-    parser.add_argument("--engine", choices=("class-aware", "fcfs", "priority"), help=argparse.SUPPRESS)
-    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    modes = [mode for mode in arguments.modes.split(",") if mode]
-    if arguments.engine:
-        print(json.dumps(asyncio.run(run_engine(arguments.engine, modes, alone=arguments.alone))))
-    else:
-        print(json.dumps(compare(modes)))
+    """Run from the command line."""
+    arguments = parse()
+    if arguments.child:
+        print(json.dumps(asyncio.run(run_mode(arguments.child))))
+        return
+    modes = [*arguments.modes.split(","), *(CURVE if arguments.curve else ())]
+    for mode in modes:
+        choice_of(mode)
+    measure = run_undisturbed if arguments.quiet else run_child
+    rounds = [{mode: measure(mode) for mode in (_ALONE, *modes)} for _ in range(arguments.rounds)]
+    results = {mode: medians([one[mode] for one in rounds]) for mode in rounds[0]}
+    alone = results.pop(_ALONE)
+    report = {"rt_alone_p99_s": alone["rt_p99_s"], "rt_alone_p50_s": alone["rt_p50_s"], "batch_alone_s": alone["batch_done_s"]}
+    report["modes"] = results
+    if arguments.svg:
+        arguments.svg.write_text(plot(report), encoding="utf-8")
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

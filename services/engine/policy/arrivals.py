@@ -1,37 +1,49 @@
-"""Whether a realtime request is to be expected soon, from how often they came so far."""
+"""How soon the next realtime request is to be expected, from those that came."""
 
 import math
+from dataclasses import dataclass
 
-# Weight of the newest gap: some ten arrivals make the average.
-_WEIGHT = 0.1
-# Half an hour without arrivals is a new day.
-_FORGET_S = 1800.0
+# Weight of the newest gap: the mean follows a change of the rate within some ten arrivals.
+_GAP_WEIGHT = 0.15
+# Requests of one instant count as this far apart.
+_MIN_GAP_S = 0.001
 
 
-class ArrivalForecast:
-    """Mean gap between arrivals, exponentially weighted. Arrivals are taken as a Poisson process: the chance of at least one
-    within t is 1 - exp(-t / mean gap)."""
+@dataclass(frozen=True, kw_only=True)
+class Arrivals:
+    """Arrivals seen so far: when the last one came, and the smoothed gap between them (None before the second)."""
 
-    def __init__(self) -> None:
-        self._last_s: float | None = None
-        self._gap_s: float | None = None
+    last_s: float | None = None
+    mean_gap_s: float | None = None
 
-    def arrived(self, now_s: float) -> None:
-        """Take an arrival."""
-        if self._last_s is not None:
-            gap_s = now_s - self._last_s
-            if gap_s > _FORGET_S or self._gap_s is None:
-                self._gap_s = min(gap_s, _FORGET_S)
-            else:
-                self._gap_s += _WEIGHT * (gap_s - self._gap_s)
-        self._last_s = now_s
 
-    def chance_within(self, horizon_s: float, now_s: float) -> float:
-        """Return the chance of an arrival within `horizon_s`, 0 to 1; 0 before the second arrival.
+def arrived(seen: Arrivals, *, now_s: float) -> Arrivals:
+    """Return `seen` with one more arrival, at `now_s`."""
+    if seen.last_s is None:
+        return Arrivals(last_s=now_s)
+    gap_s = max(now_s - seen.last_s, _MIN_GAP_S)
+    if seen.mean_gap_s is None:
+        return Arrivals(last_s=now_s, mean_gap_s=gap_s)
+    return Arrivals(last_s=now_s, mean_gap_s=seen.mean_gap_s + _GAP_WEIGHT * (gap_s - seen.mean_gap_s))
 
-        A silence longer than the mean gap counts as a gap of its own, so that the chance falls when arrivals stop.
-        """
-        if self._last_s is None or self._gap_s is None:
-            return 0.0
-        gap_s = max(self._gap_s, (now_s - self._last_s) / 2, 1e-6)
-        return -math.expm1(-horizon_s / gap_s)
+
+def expected_gap_s(seen: Arrivals, *, now_s: float) -> float:
+    """Return the expected seconds to the next arrival, infinite where fewer than two were seen.
+
+    Without an arrival the expectation grows with the silence, so that traffic that ended is soon not waited for.
+    """
+    if seen.last_s is None or seen.mean_gap_s is None:
+        return math.inf
+    return max(seen.mean_gap_s, now_s - seen.last_s)
+
+
+def arrival_probability(seen: Arrivals, *, now_s: float, within_s: float) -> float:
+    """Return the probability of an arrival in the next `within_s`, arrivals being independent of one another (Poisson)."""
+    return -math.expm1(-within_s / expected_gap_s(seen, now_s=now_s))
+
+
+def longest_quiet_s(seen: Arrivals, *, now_s: float, risk: float) -> float:
+    """Return the longest time in which an arrival is at most as probable as `risk` (above 0, below 1)."""
+    if not 0 < risk < 1:
+        raise ValueError(f"risk: {risk} must lie between 0 and 1")
+    return -math.log1p(-risk) * expected_gap_s(seen, now_s=now_s)

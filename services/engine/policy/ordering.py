@@ -1,43 +1,34 @@
-"""Who comes first: one number for each request, lower first, that needs no recalculation as time passes.
+"""Who is served first: realtime by deadline, those too late already behind the others; then background work by rank and age."""
 
-Realtime precedes batch. Realtime is ordered by deadline, earliest first; a request that has missed its own goes behind all
-other realtime. Batch is ordered by priority with ageing: waiting `AGEING_S` is worth one step of priority, so the key
-priority · AGEING_S + arrival stays the same whatever the time, and nobody waits for ever (R7).
-"""
+import math
 
-from typing import NamedTuple
+from libs.core.lanes import Lane
 
-AGEING_S = 10.0
-# A realtime request without a deadline stands as if it had this long.
-DEFAULT_REALTIME_DEADLINE_S = 30.0
-
-# Wall times in milliseconds stay below this until the year 2286.
-_CLASS_WIDTH = 10**13
-_MILLIS = 1000
+# One level of priority is worth this much waiting: ten minutes of waiting outweigh the whole usual range of ±50 levels.
+AGEING_S_PER_LEVEL = 6.0
+# AUTO is served before BATCH as if it had come this many levels earlier.
+_AUTO_HEAD_START_LEVELS = 10
+# Realtime requests that state no deadline are ordered as if they had this one: the hard limit of the realtime lane.
+ASSUMED_PATIENCE_S = 1.0
 
 
-class Standing(NamedTuple):
-    """What ordering needs of a request; wall times in seconds. `deadline_s` is None where the caller set none."""
-
-    realtime: bool
-    priority: int
-    arrived_s: float
-    deadline_s: float | None
+def is_realtime(lane: Lane) -> bool:
+    """Return whether somebody waits for the answer; AUTO and BATCH are background work."""
+    return lane is Lane.REALTIME
 
 
-def order_key(of: Standing) -> int:
-    """Return a request's key while its deadline is ahead."""
-    if not of.realtime:
-        return int((of.priority * AGEING_S + of.arrived_s) * _MILLIS)
-    deadline_s = of.arrived_s + DEFAULT_REALTIME_DEADLINE_S if of.deadline_s is None else of.deadline_s
-    return int(deadline_s * _MILLIS) - 2 * _CLASS_WIDTH
+def realtime_key(*, deadline_s: float, arrival_s: float, priority: int) -> tuple[int, float, float]:
+    """Return the sort key of a realtime request in time: stated priority, then earliest deadline, then arrival."""
+    return (priority, arrival_s + ASSUMED_PATIENCE_S if math.isinf(deadline_s) else deadline_s, arrival_s)
 
 
-def missed_key(key: int) -> int:
-    """Return the key of a realtime request that has missed its deadline: behind other realtime, before batch."""
-    return key if key >= -_CLASS_WIDTH else key + _CLASS_WIDTH
+def background_key(*, lane: Lane, arrival_s: float, priority: int) -> float:
+    """Return the sort key of background work: arrival, moved by priority. As everything ages alike, the order of two requests
+    never changes while they wait, and any request is in time older than all that may still come."""
+    head_start = _AUTO_HEAD_START_LEVELS if lane is Lane.AUTO else 0
+    return arrival_s + (priority - head_start) * AGEING_S_PER_LEVEL
 
 
-def is_late(of: Standing, now_s: float) -> bool:
-    """Return whether a realtime request has missed its own deadline."""
-    return of.realtime and of.deadline_s is not None and of.deadline_s < now_s
+def is_late(*, deadline_s: float, now_s: float) -> bool:
+    """Return whether a deadline has passed: its answer helps nobody, and must not delay those that can still be in time."""
+    return now_s >= deadline_s

@@ -1,75 +1,147 @@
-"""How many batch tokens the next step may take beside realtime work (E3, R7)."""
+"""How many prompt tokens of each class go into the next step, so that it takes about as long as it may."""
 
 from dataclasses import dataclass
 from enum import Enum
 
-from services.engine.policy.step_time import StepTimeModel
+from services.engine.policy.arrivals import Arrivals, longest_quiet_s
+from services.engine.policy.step_time import StepTimeModel, StepWork, chunk_pairs
+
+# Batch always gets this much: below it a step is all overhead, and with none it might never end.
+CHUNK_FLOOR_TOKENS = 16
+# A step may be so long that an arrival falls into it with this probability. One step in three then delays somebody.
+_ARRIVAL_RISK = 0.33
 
 
-class StepMode(Enum):
-    """Which of the two step-time targets holds, and why."""
+class BudgetReason(Enum):
+    """What bounded the batch tokens of a step."""
 
     REALTIME_PRESENT = "realtime_present"
     REALTIME_EXPECTED = "realtime_expected"
-    BATCH_ONLY = "batch_only"
+    NO_REALTIME = "no_realtime"
+    MINIMUM_SHARE = "minimum_share"
+    FLOOR = "floor"
+    STATIC = "static"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepTargets:
-    """Step times in seconds: while realtime work is there or expected, and else; most batch prompt tokens of one request in
-    one step; the share of a full batch step that batch keeps under sustained realtime load (0 to 1); the chance of an
-    arrival from which on it is expected."""
+    """How long a step may take in seconds: with realtime work in it, and without. `adaptive` off: as many tokens as fit."""
 
     realtime_s: float
-    batch_s: float
+    idle_s: float
+    max_batched_tokens: int
     chunk_tokens: int
-    min_batch_share: float
-    expect_chance: float
+    batch_min_share_ratio: float
+    adaptive: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepLoad:
-    """What the next step has beside batch prompt tokens."""
+class StepView:
+    """State before a step. `decoding` holds the decodes of every class that will run."""
 
-    realtime_present: bool
-    arrival_chance: float
+    now_s: float
+    decoding: StepWork
+    # Realtime prompt tokens still to compute: of running requests, and of waiting ones that a slot is free for.
     realtime_prefill_tokens: int
-    decodes: int
-    context_ktokens: float
+    # Whether a realtime request runs or waits.
+    realtime_present: bool
+    # Whether a batch request runs or waits.
+    batch_present: bool
+    # Computed tokens of the batch prompt that goes on next.
+    batch_computed_tokens: int
+    arrivals: Arrivals
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepBudget:
-    """Batch prompt tokens of the next step in all, and why."""
+    """Prompt tokens that each class may use in the next step, and why batch may not use more."""
 
+    realtime_tokens: int
     batch_tokens: int
-    mode: StepMode
+    target_s: float
+    reason: BudgetReason
 
 
-# Progress is made in every step: a chunk smaller than this costs more in overhead than it processes.
-MIN_CHUNK_TOKENS = 16
+@dataclass(frozen=True, kw_only=True)
+class BatchDebt:
+    """Batch tokens that the minimum share has promised and steps have not given yet, as of `at_s`."""
+
+    tokens: float = 0.0
+    at_s: float | None = None
 
 
-def mode_of(load: StepLoad, targets: StepTargets) -> StepMode:
-    """Return which target holds."""
-    if load.realtime_present:
-        return StepMode.REALTIME_PRESENT
-    if load.arrival_chance >= targets.expect_chance:
-        return StepMode.REALTIME_EXPECTED
-    return StepMode.BATCH_ONLY
+def plan_budget(view: StepView, targets: StepTargets, model: StepTimeModel, debt: BatchDebt) -> StepBudget:
+    """Return the budgets of the next step. Their sum and the decodes stay within `max_batched_tokens`."""
+    room_tokens = max(targets.max_batched_tokens - view.decoding.decodes, 0)
+    if not targets.adaptive:
+        realtime_tokens = min(view.realtime_prefill_tokens, room_tokens)
+        return StepBudget(
+            realtime_tokens=room_tokens,
+            batch_tokens=room_tokens - realtime_tokens,
+            target_s=targets.idle_s,
+            reason=BudgetReason.STATIC,
+        )
+    realtime_tokens = _realtime_tokens(view, targets, model, room_tokens)
+    planned = min(view.realtime_prefill_tokens, realtime_tokens)
+    target_s, reason = _target(view, targets)
+    fitting = _fitting(view, model, target_s=target_s, realtime_tokens=planned)
+    owed = min(int(debt.tokens), _fitting(view, model, target_s=targets.idle_s, realtime_tokens=planned))
+    if owed > fitting and owed >= CHUNK_FLOOR_TOKENS:
+        fitting, reason = owed, BudgetReason.MINIMUM_SHARE
+    elif fitting < CHUNK_FLOOR_TOKENS:
+        fitting, reason = CHUNK_FLOOR_TOKENS, BudgetReason.FLOOR
+    return StepBudget(
+        realtime_tokens=realtime_tokens,
+        batch_tokens=min(fitting, max(room_tokens - planned, 0)),
+        target_s=target_s,
+        reason=reason,
+    )
 
 
-def next_budget(model: StepTimeModel, targets: StepTargets, load: StepLoad) -> StepBudget:
-    """Return the batch tokens that keep the next step within its target, at least the minimum share and one small chunk."""
-    mode = mode_of(load, targets)
-    target_s = targets.batch_s if mode is StepMode.BATCH_ONLY else targets.realtime_s
-    tokens = model.prefill_tokens_within(target_s, decodes=load.decodes, context_ktokens=load.context_ktokens)
-    if mode is not StepMode.BATCH_ONLY:
-        full = model.prefill_tokens_within(targets.batch_s, decodes=0, context_ktokens=0.0)
-        tokens = max(tokens - load.realtime_prefill_tokens, int(full * targets.min_batch_share))
-    return StepBudget(batch_tokens=max(tokens, MIN_CHUNK_TOKENS), mode=mode)
+def chunk(*, wanted_tokens: int, left_tokens: int, chunk_tokens: int) -> int:
+    """Return the size of one request's next chunk: at most what it wants, its class has left, and `chunk_tokens`."""
+    return max(min(wanted_tokens, left_tokens, chunk_tokens), 0)
 
 
-def chunk(wanted: int, left: int, targets: StepTargets) -> int:
-    """Return the tokens of one batch request's chunk, of `wanted` prompt tokens left and `left` tokens of budget."""
-    return max(0, min(wanted, left, targets.chunk_tokens))
+def accrue(debt: BatchDebt, view: StepView, targets: StepTargets, model: StepTimeModel) -> BatchDebt:
+    """Return the debt as of the view: the minimum share of what batch alone would get in the time since the last step.
+
+    Nothing is owed while batch has no work or realtime none. At most one step without realtime work is ever owed.
+    """
+    if not (targets.adaptive and view.batch_present and view.realtime_present) or debt.at_s is None:
+        return BatchDebt(tokens=debt.tokens if view.batch_present else 0.0, at_s=view.now_s)
+    full = _fitting(view, model, target_s=targets.idle_s, realtime_tokens=0)
+    elapsed_s = max(view.now_s - debt.at_s, 0.0)
+    owed = debt.tokens + targets.batch_min_share_ratio * full / targets.idle_s * elapsed_s
+    return BatchDebt(tokens=min(owed, float(full)), at_s=view.now_s)
+
+
+def paid(debt: BatchDebt, *, batch_tokens: int) -> BatchDebt:
+    """Return the debt after a step that gave batch this many prompt tokens."""
+    return BatchDebt(tokens=max(debt.tokens - batch_tokens, 0.0), at_s=debt.at_s)
+
+
+def _target(view: StepView, targets: StepTargets) -> tuple[float, BudgetReason]:
+    """Return how long the step may take: the shorter the sooner a realtime request is to be expected."""
+    if view.realtime_present:
+        return targets.realtime_s, BudgetReason.REALTIME_PRESENT
+    quiet_s = longest_quiet_s(view.arrivals, now_s=view.now_s, risk=_ARRIVAL_RISK)
+    if quiet_s >= targets.idle_s:
+        return targets.idle_s, BudgetReason.NO_REALTIME
+    return max(quiet_s, targets.realtime_s), BudgetReason.REALTIME_EXPECTED
+
+
+def _realtime_tokens(view: StepView, targets: StepTargets, model: StepTimeModel, room_tokens: int) -> int:
+    """A burst of realtime prompts is cut so that the first of them do not wait for the last."""
+    fitting = model.most_prefill_tokens(target_s=targets.idle_s, beside=view.decoding, computed_tokens=0)
+    return min(max(fitting, CHUNK_FLOOR_TOKENS), room_tokens)
+
+
+def _fitting(view: StepView, model: StepTimeModel, *, target_s: float, realtime_tokens: int) -> int:
+    beside = StepWork(
+        prefill_tokens=realtime_tokens,
+        decodes=view.decoding.decodes,
+        context_tokens=view.decoding.context_tokens,
+        attended_pairs=chunk_pairs(tokens=realtime_tokens, computed_tokens=0),
+    )
+    return model.most_prefill_tokens(target_s=target_s, beside=beside, computed_tokens=view.batch_computed_tokens)

@@ -1,136 +1,184 @@
-"""How long a step takes, learned from the steps themselves.
+"""Time of a step as a function of what it processes, learnt from the steps that were made.
 
-time = base + a · prompt tokens + b · decodes + c · thousands of tokens attended to, fitted by recursive least squares with
-exponential forgetting (Haykin, Adaptive Filter Theory, ch. 10), coefficients bounded, outliers weighted down (Huber).
-Nothing about particular hardware is in here: the prior is an argument.
+    seconds = base + prefill · p + decode · d + context · c + attention · a
+
+p: prompt tokens, d: decoding sequences, c: tokens of their contexts, a: prompt token pairs attended (a chunk of n tokens after
+k computed ones attends n · (k + n / 2)). The coefficients follow by recursive least squares with forgetting: Ljung, System
+Identification (1999), 11.2. Residuals far outside the usual ones count less (Huber), so that one stalled step teaches little.
 """
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
-# Features are scaled to be of one size, which keeps the recursion well conditioned.
-_SCALES = (1.0, 100.0, 10.0, 1.0)
-_SIZE = len(_SCALES)
-# Steps that count half as much as the newest after some 140 of their kind.
+# One step in fifty is forgotten by a third after this many more: fast enough for a clock change, slow enough for noise.
 _FORGETTING = 0.995
-# How little the prior is trusted: after a handful of steps the measurements decide.
-_PRIOR_VARIANCE = 1.0
-# Residuals over this many typical ones lose weight.
-_HUBER_FACTOR = 3.0
-_ERROR_WEIGHT = 0.05
-# Forgetting makes the covariance of features that do not occur grow; beyond this it stops.
-_MAX_VARIANCE = 100.0
-
-
-class StepWork(NamedTuple):
-    """What a step does: prompt tokens processed, sequences decoded, thousands of tokens attended to."""
-
-    prefill_tokens: int
-    decodes: int
-    context_ktokens: float
+# A residual above this many times the usual one is gated (Huber's k is 1.345 standard deviations; ours is a mean deviation).
+_GATE = 3.0
+# Weight of the newest sample in the smoothed deviations.
+_SMOOTHING = 0.05
+# Deviations below this share of the prediction are noise and gate nothing.
+_NOISE_RATIO = 0.05
+# The prior is trusted as much as this many standard deviations of its own size.
+_PRIOR_SPREAD = 1.0
+# Features are divided by these so that the five are of one size in usual steps.
+_SCALES = (1.0, 256.0, 16.0, 16_384.0, 262_144.0)
+_SIZE = len(_SCALES)
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepCoefficients:
-    """Seconds: of a step by itself, for each prompt token, for each decode, for each thousand tokens attended to."""
+class StepWork:
+    """What one step processes; every count at least 0."""
+
+    prefill_tokens: int = 0
+    decodes: int = 0
+    # Sum over the decoding sequences.
+    context_tokens: int = 0
+    # Prompt token pairs attended.
+    attended_pairs: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTimeCoefficients:
+    """Seconds: of any step, of each prompt token, decoding sequence, token of their contexts, and pair attended; at least 0."""
 
     base_s: float
     prefill_token_s: float
     decode_s: float
-    context_ktoken_s: float
+    context_token_s: float
+    attended_pair_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepBounds:
-    """Lowest and highest believable coefficients."""
-
-    lowest: StepCoefficients
-    highest: StepCoefficients
-
-
-# Wide enough for a core of a laptop and for the largest accelerator.
-DEFAULT_BOUNDS = StepBounds(
-    lowest=StepCoefficients(base_s=1e-5, prefill_token_s=1e-7, decode_s=0.0, context_ktoken_s=0.0),
-    highest=StepCoefficients(base_s=1.0, prefill_token_s=0.1, decode_s=0.5, context_ktoken_s=0.1),
-)
-# A start for the first steps, between the two: replaced by measurement within a few of them.
-DEFAULT_PRIOR = StepCoefficients(base_s=0.02, prefill_token_s=0.001, decode_s=0.001, context_ktoken_s=0.0001)
+def chunk_pairs(*, tokens: int, computed_tokens: int) -> int:
+    """Return the token pairs attended by a prompt chunk of `tokens` that follows `computed_tokens`."""
+    return tokens * computed_tokens + tokens * tokens // 2
 
 
 class StepTimeModel:
-    """The fitted model. Owned by one scheduler; every method is a few microseconds."""
+    """Learns and predicts; pure arithmetic, some 30 µs an observation.
 
-    def __init__(self, *, prior: StepCoefficients = DEFAULT_PRIOR, bounds: StepBounds = DEFAULT_BOUNDS) -> None:
-        self._low = _scaled(bounds.lowest)
-        self._high = _scaled(bounds.highest)
+    Coefficients stay between 0 and `caps`; they start at `prior`. `relative_error` is a moving average of
+    |measured - predicted| / measured, each prediction made before its measurement was learnt.
+    """
+
+    def __init__(self, *, prior: StepTimeCoefficients, caps: StepTimeCoefficients) -> None:
         self._theta = _scaled(prior)
-        spread = [max(value, 1e-6) ** 2 * _PRIOR_VARIANCE for value in self._theta]
-        self._covariance = [[spread[i] if i == j else 0.0 for j in range(_SIZE)] for i in range(_SIZE)]
-        self._noise = max(self._theta[0] * 0.1, 1e-6) ** 2
-        self._residual_s: float | None = None
-        self._error_ratio: float | None = None
+        self._caps = _scaled(caps)
+        self._limits = [
+            (_PRIOR_SPREAD * max(value, cap * 1e-3)) ** 2 for value, cap in zip(self._theta, self._caps, strict=True)
+        ]
+        self._spread = [[limit if row == column else 0.0 for column in range(_SIZE)] for row, limit in enumerate(self._limits)]
+        # Variance of a measurement: a tenth of the smallest whole step. Small against a wrong prior, which is soon unlearnt.
+        self._noise = (0.1 * max(self._theta[0], 1e-4)) ** 2
+        self._deviation_s: float | None = None
+        self._relative_error: float | None = None
+        self._observations = 0
 
     @property
-    def coefficients(self) -> StepCoefficients:
-        """The fit of now."""
-        base, prefill, decode, context = (value / scale for value, scale in zip(self._theta, _SCALES, strict=True))
-        return StepCoefficients(base_s=base, prefill_token_s=prefill, decode_s=decode, context_ktoken_s=context)
+    def coefficients(self) -> StepTimeCoefficients:
+        """What is believed now."""
+        base, prefill, decode, context, attention = (value / scale for value, scale in zip(self._theta, _SCALES, strict=True))
+        return StepTimeCoefficients(
+            base_s=base, prefill_token_s=prefill, decode_s=decode, context_token_s=context, attended_pair_s=attention
+        )
 
     @property
-    def error_ratio(self) -> float | None:
-        """Smoothed |predicted - measured| ÷ measured; None before the first step."""
-        return self._error_ratio
+    def relative_error(self) -> float | None:
+        """Smoothed relative error of predictions; None before the first step."""
+        return self._relative_error
+
+    @property
+    def observations(self) -> int:
+        """Steps learnt from."""
+        return self._observations
 
     def predict_s(self, work: StepWork) -> float:
-        """Return the seconds that a step of this work takes."""
-        return sum(theta * x for theta, x in zip(self._theta, _features(work), strict=True))
+        """Return the seconds that a step with this work takes."""
+        return _dot(self._theta, _features(work))
 
-    def prefill_tokens_within(self, target_s: float, *, decodes: int, context_ktokens: float) -> int:
-        """Return the most prompt tokens that a step can take beside the rest and stay within `target_s`; 0 where none."""
-        left_s = target_s - self.predict_s(StepWork(0, decodes, context_ktokens))
-        return max(0, int(left_s / self.coefficients.prefill_token_s))
+    def observe(self, work: StepWork, seconds: float) -> float:
+        """Learn from one step, and return what had been predicted for it. Raises ValueError for a duration of 0 or less."""
+        if not seconds > 0:
+            raise ValueError(f"seconds: {seconds} must be above 0")
+        features = _features(work)
+        predicted_s = _dot(self._theta, features)
+        residual_s = seconds - predicted_s
+        self._learn(features, self._gated(residual_s, predicted_s))
+        self._note_error(residual_s, seconds)
+        return predicted_s
 
-    def learn(self, work: StepWork, measured_s: float) -> None:
-        """Take the measured time of a step. Times that are not positive are ignored."""
-        if not 0 < measured_s < float("inf"):
-            return
-        x = _features(work)
-        residual_s = measured_s - sum(theta * value for theta, value in zip(self._theta, x, strict=True))
-        weight = self._weight(abs(residual_s))
-        self._note_error(abs(residual_s), measured_s)
-        self._update(x, residual_s, weight)
+    def most_prefill_tokens(self, *, target_s: float, beside: StepWork, computed_tokens: int) -> int:
+        """Return how many prompt tokens, following `computed_tokens` of the same prompt, fit into a step of `target_s` beside
+        the other work; 0 where none fits. Without a cost per token: any number, given as 2^31."""
+        room_s = target_s - self.predict_s(beside)
+        if room_s <= 0:
+            return 0
+        now = self.coefficients
+        linear_s = now.prefill_token_s + now.attended_pair_s * computed_tokens
+        quadratic_s = now.attended_pair_s / 2
+        # Root of quadratic · n² + linear · n = room, in the form that is exact when quadratic is 0.
+        denominator = linear_s + math.sqrt(linear_s * linear_s + 4 * quadratic_s * room_s)
+        return min(int(2 * room_s / denominator), 2**31) if denominator > 0 else 2**31
 
-    def _weight(self, residual_s: float) -> float:
-        if self._residual_s is None or residual_s == 0:
-            return 1.0
-        return min(1.0, _HUBER_FACTOR * self._residual_s / residual_s)
+    def _gated(self, residual_s: float, predicted_s: float) -> float:
+        """Cut a residual down to the gate; before a deviation is known nothing is cut."""
+        if self._deviation_s is None:
+            return residual_s
+        gate_s = _GATE * max(self._deviation_s, _NOISE_RATIO * predicted_s)
+        return math.copysign(min(abs(residual_s), gate_s), residual_s)
 
-    def _note_error(self, residual_s: float, measured_s: float) -> None:
-        ratio = residual_s / measured_s
-        if self._residual_s is None or self._error_ratio is None:
-            self._residual_s, self._error_ratio = residual_s, ratio
-            return
-        # An outlier moves the scale by no more than its weighted size.
-        self._residual_s += _ERROR_WEIGHT * (min(residual_s, _HUBER_FACTOR * self._residual_s + 1e-6) - self._residual_s)
-        self._error_ratio += _ERROR_WEIGHT * (ratio - self._error_ratio)
+    def _note_error(self, residual_s: float, seconds: float) -> None:
+        deviation_s, error = abs(residual_s), abs(residual_s) / seconds
+        if self._deviation_s is None or self._relative_error is None:
+            self._deviation_s, self._relative_error = deviation_s, error
+        else:
+            self._deviation_s += _SMOOTHING * (deviation_s - self._deviation_s)
+            self._relative_error += _SMOOTHING * (error - self._relative_error)
+        self._observations += 1
 
-    def _update(self, x: Sequence[float], residual_s: float, weight: float) -> None:
-        covariance = self._covariance
-        px = [sum(row[j] * x[j] for j in range(_SIZE)) for row in covariance]
-        denominator = self._noise * _FORGETTING / max(weight, 1e-3) + sum(x[i] * px[i] for i in range(_SIZE))
-        gain = [value / denominator for value in px]
-        for i in range(_SIZE):
-            self._theta[i] = min(max(self._theta[i] + gain[i] * residual_s, self._low[i]), self._high[i])
-            for j in range(_SIZE):
-                covariance[i][j] = (covariance[i][j] - gain[i] * px[j]) / _FORGETTING
-            covariance[i][i] = min(covariance[i][i], _MAX_VARIANCE)
+    def _learn(self, features: list[float], residual_s: float) -> None:
+        spread = self._spread
+        toward = [_dot(row, features) for row in spread]
+        total = self._noise + _dot(toward, features)
+        self._theta = [
+            min(max(value + step / total * residual_s, 0.0), cap)
+            for value, step, cap in zip(self._theta, toward, self._caps, strict=True)
+        ]
+        for row, step in zip(spread, toward, strict=True):
+            share = step / total
+            for column in range(_SIZE):
+                row[column] -= share * toward[column]
+        self._forget()
+
+    def _forget(self) -> None:
+        """Let older steps count less, but let no coefficient become less certain than its prior was: what the steps of now do
+        not show (a steady state shows one combination only) must not drift."""
+        for index, limit in enumerate(self._limits):
+            factor = min(1.0 / _FORGETTING, limit / max(self._spread[index][index], 1e-30))
+            root = math.sqrt(factor)
+            for other in range(_SIZE):
+                self._spread[index][other] *= root
+                self._spread[other][index] *= root
 
 
-def _features(work: StepWork) -> tuple[float, float, float, float]:
-    return (1.0, work.prefill_tokens / _SCALES[1], work.decodes / _SCALES[2], work.context_ktokens / _SCALES[3])
+def _scaled(coefficients: StepTimeCoefficients) -> list[float]:
+    return [
+        coefficients.base_s * _SCALES[0],
+        coefficients.prefill_token_s * _SCALES[1],
+        coefficients.decode_s * _SCALES[2],
+        coefficients.context_token_s * _SCALES[3],
+        coefficients.attended_pair_s * _SCALES[4],
+    ]
 
 
-def _scaled(of: StepCoefficients) -> list[float]:
-    values = (of.base_s, of.prefill_token_s, of.decode_s, of.context_ktoken_s)
-    return [value * scale for value, scale in zip(values, _SCALES, strict=True)]
+def _features(work: StepWork) -> list[float]:
+    return [
+        1.0,
+        work.prefill_tokens / _SCALES[1],
+        work.decodes / _SCALES[2],
+        work.context_tokens / _SCALES[3],
+        work.attended_pairs / _SCALES[4],
+    ]
+
+
+def _dot(left: list[float], right: list[float]) -> float:
+    return left[0] * right[0] + left[1] * right[1] + left[2] * right[2] + left[3] * right[3] + left[4] * right[4]

@@ -20,6 +20,8 @@ class Tunable(Protocol):
         ...
 
 
+from services.engine.vllm_ext.scheduler_control import handle
+
 CONTROL_METHOD = "twinlane_control"
 
 # Attributes of vllm.v1.core.sched.scheduler.Scheduler.
@@ -33,15 +35,20 @@ RELIED_ON = (
 )
 
 
+# Orders under this key are for the class-aware scheduler, see scheduler_control.handle.
+CLASS_AWARE_KEY = "class_aware"
+
+
 def control(core: Any, payload: dict[str, Any]) -> dict[str, Any]:
     """Set what the payload names and return what holds, together with the core's load.
 
-    `core` is the vllm.v1.engine.core.EngineCore. Under the class-aware scheduler the payload's keys are those of
-    tuning.CoreTuning; under vLLM's own they are max_active_sequences and max_batched_tokens, already clamped by the caller.
+    Keys: max_active_sequences, max_batched_tokens; or CLASS_AWARE_KEY alone, with an order for our own scheduler. `core` is the
+    vllm.v1.engine.core.EngineCore; the caller has clamped the values to the startup envelope, of which max_num_running_reqs is
+    the part that is kept here too.
     """
     scheduler = core.scheduler
-    if isinstance(scheduler, Tunable):
-        return {**scheduler.apply_tuning(payload), **scheduler.read(), **_load(scheduler)}
+    if CLASS_AWARE_KEY in payload:
+        return handle(scheduler, payload[CLASS_AWARE_KEY])
     if "max_active_sequences" in payload:
         scheduler.max_num_active_reqs = min(payload["max_active_sequences"], scheduler.max_num_running_reqs)
     if "max_batched_tokens" in payload:

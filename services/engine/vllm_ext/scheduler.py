@@ -1,298 +1,279 @@
-"""The class-aware scheduler inside vLLM's core process (E3, E4): realtime first in every step, batch in what a predicted step
-time leaves, hot cache blocks out of batch's reach.
+"""The class-aware scheduler: vLLM's own, told before each step who comes first and how much batch may have.
 
-A thin subclass: before each step it shows the policies what there is, and it answers vLLM's own question "how many tokens may
-this request have" (`_reserve_prefill_lookahead`, asked once for each request in both loops of `schedule`). The internals of
-vLLM that are relied on are named and checked in tests/contract/test_vllm_internals.py.
+It overrides the hooks named in RELIED_ON and copies nothing; all decisions are in services/engine/policy. Realtime comes first
+among running and waiting requests, batch prompts get what the step-time model leaves under the target, slots are kept free for
+realtime, and where it still finds none, or no blocks, the batch request with the least to lose is preempted.
 """
 
-from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.request_queue import SchedulingPolicy
 from vllm.v1.request import RequestStatus
 
 from libs.core.clock import SystemClock
-from services.engine.policy.arrivals import ArrivalForecast
-from services.engine.policy.ordering import Standing, is_late, missed_key, order_key
-from services.engine.policy.preemption import PreemptionGate, Victim, choose_victim
-from services.engine.policy.step_budget import StepBudget, StepLoad, StepMode, chunk, next_budget
-from services.engine.policy.step_time import StepTimeModel, StepWork
-from services.engine.policy.tiering import Tier
-from services.engine.vllm_ext import keys
-from services.engine.vllm_ext.tiered_queue import TieredFreeQueue
-from services.engine.vllm_ext.tuning import CoreTuning, merge, to_payload
+from libs.limits.token_bucket import TokenBucket
+from services.engine.policy.admission import BATCH_RESERVED_SLOTS, Admission, SlotView, admit
+from services.engine.policy.arrivals import arrived
+from services.engine.policy.preemption import (
+    PREEMPTION_BURST,
+    PREEMPTIONS_PER_S,
+    Need,
+    VictimView,
+    choose_victims,
+    victim_ranks,
+)
+from services.engine.policy.scheduler_tuning import Envelope, SchedulerTuning, active_limit, step_targets, tier_limits
+from services.engine.policy.step_budget import StepView, accrue, paid, plan_budget
+from services.engine.policy.step_time import StepWork
+from services.engine.vllm_ext.running_view import RunningView, view_running
+from services.engine.vllm_ext.scheduler_state import CONFIG_KEY, state_from_config
+from services.engine.vllm_ext.step_plan import StepPlan, StepRecord, work_of
+from services.engine.vllm_ext.tiered_queue import CacheTiers
+from services.engine.vllm_ext.tracked_request import TrackedRequest, track
+from services.engine.vllm_ext.waiting_queue import ClassAwareQueue
 
-# Putting batch work back costs its prompt again: a few at once for a burst, then one every two seconds.
-_PREEMPTIONS_PER_S = 0.5
-_PREEMPTION_BURST = 4.0
-
-_CLOCK = SystemClock()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Launched:
-    """A step on its way."""
-
-    begun_s: float
-    work: StepWork
-
-
-@dataclass(kw_only=True)
-class _Counts:
-    """Counters since the core started."""
-
-    steps: int = 0
-    realtime_tokens: int = 0
-    batch_tokens: int = 0
-    preemptions: int = 0
-    recomputed_tokens: int = 0
+# Waiting realtime requests looked at to foresee the next step; a step rarely starts more.
+_LOOKAHEAD_REQUESTS = 16
+# What vLLM preempts first has the highest priority number; realtime has the lowest.
+_REALTIME_RANK = -1
 
 
 class ClassAwareScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM has no types that mypy could follow
-    """See the module. Needs scheduling_policy="priority"."""
+    """For vLLM's scheduler_cls. Configured by additional_config["twinlane"], see scheduler_state."""
 
+    # Of vLLM's Scheduler.
+    block_size: int
     max_num_active_reqs: int
     max_num_scheduled_tokens: int
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._tuning = CoreTuning(
-            max_active_sequences=self.max_num_active_reqs, max_batched_tokens=self.max_num_scheduled_tokens
+        config = self.vllm_config.additional_config
+        self.state = state_from_config(
+            config.get(CONFIG_KEY, {}) if isinstance(config, dict) else {},
+            envelope=Envelope(
+                max_active_sequences=self.max_num_running_reqs,
+                max_batched_tokens=self.max_num_scheduled_tokens,
+                total_blocks=self.kv_cache_manager.block_pool.num_gpu_blocks,
+            ),
+            max_active_sequences=self.max_num_active_reqs,
+            max_batched_tokens=self.max_num_scheduled_tokens,
         )
-        self._max_tokens = self.max_num_scheduled_tokens
-        pool = self.kv_cache_manager.block_pool
-        self._blocks = TieredFreeQueue(
-            pool.free_block_queue,
-            total_blocks=pool.num_gpu_blocks,
-            rules=self._tuning.tier_rules,
-            now_s=_CLOCK.monotonic_s,
+        self.clock = SystemClock()
+        # Lets vLLM choose its own victims by the ranks that are set here.
+        self.policy = SchedulingPolicy.PRIORITY
+        self.tracked: dict[str, TrackedRequest] = {}
+        self.waiting = ClassAwareQueue(self.track_of)
+        self.cache = CacheTiers(
+            self.kv_cache_manager,
+            block_size_tokens=self.block_size,
+            limits=tier_limits(self.state.tuning, self.state.envelope),
         )
-        pool.free_block_queue = self._blocks
-        self._model = StepTimeModel()
-        self._forecast = ArrivalForecast()
-        self._gate = PreemptionGate(rate_per_s=_PREEMPTIONS_PER_S, burst=_PREEMPTION_BURST)
-        self._realtime: dict[str, Any] = {}
-        self._launched: deque[_Launched] = deque()
-        self._ended_s = 0.0
-        self._batch_left = 0
-        self._budget = StepBudget(batch_tokens=0, mode=StepMode.BATCH_ONLY)
-        self._step_s: float | None = None
-        self._counts = _Counts()
+        self._plan: StepPlan | None = None
+        self._preemptions = TokenBucket(rate_per_s=PREEMPTIONS_PER_S, burst=PREEMPTION_BURST, now_s=self.clock.monotonic_s())
+        self.set_tuning(self.state.tuning)
 
-    # What vLLM calls.
+    def track_of(self, request: Any) -> TrackedRequest:
+        """Return what is remembered of a request."""
+        return self.tracked[request.request_id]
+
+    def set_tuning(self, tuning: SchedulerTuning) -> None:
+        """Let values hold from the next step on; they are inside the envelope. Nothing that runs is stopped."""
+        self.state.tuning = tuning
+        self.max_num_active_reqs = active_limit(tuning)
+        self.max_num_scheduled_tokens = tuning.max_batched_tokens
+        self.cache.tiers.set_limits(tier_limits(tuning, self.state.envelope))
 
     def add_request(self, request: Any) -> None:
-        """Give a new request its place in the order."""
-        if request.request_id not in self.requests:
-            standing = _standing(request)
-            request.priority = order_key(standing)
-            if standing.realtime:
-                self._realtime[request.request_id] = request
-                self._forecast.arrived(_CLOCK.monotonic_s())
+        """See Scheduler."""
+        if request.request_id not in self.tracked:
+            now_s = self.clock.monotonic_s()
+            tracked = track(request, now_s=now_s)
+            self.tracked[request.request_id] = tracked
+            if tracked.realtime:
+                request.priority = _REALTIME_RANK
+                self.state.arrivals = arrived(self.state.arrivals, now_s=now_s)
+            else:
+                request.priority = 0
         super().add_request(request)
 
     def schedule(self, throttle_prefills: bool = False) -> Any:
-        """Fill the next step."""
-        begun_s = _CLOCK.monotonic_s()
-        self._prepare(begun_s)
+        """See Scheduler."""
+        now_s = self.clock.monotonic_s()
+        self.cache.step(now_s=now_s)
+        self.running.sort(key=self._running_order)
+        running = view_running(self.running, self.track_of)
+        preempted = self._make_room(running, now_s)
+        if preempted:
+            running = view_running(self.running, self.track_of)
+        self._plan = plan = self._make_plan(running, now_s)
+        admission = self._admission(running)
+        self.waiting.open(Admission(realtime=admission.realtime, batch=0) if preempted else admission, now_s=now_s)
+        self._rank_victims(running)
         output = super().schedule(throttle_prefills)
-        self._blocks.protect_hot = False
-        self._launched.append(_Launched(begun_s=begun_s, work=self._account(output)))
+        self.waiting.close()
+        self.cache.tiers.shield_hot = False
+        self._finish_plan(plan, output.num_scheduled_tokens)
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
-        """Learn from a step that ended."""
-        self._learn()
+        """See Scheduler."""
+        if self.state.in_flight:
+            self.state.finish_step(self.state.in_flight.popleft(), now_s=self.clock.monotonic_s())
         return super().update_from_output(scheduler_output, model_runner_output)
 
+    def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
+        """See Scheduler."""
+        done: bool = super().reset_prefix_cache(reset_running_requests, reset_connector)
+        if done:
+            self.cache.emptied()
+        return done
+
     def _reserve_prefill_lookahead(self, request: Any, num_computed_tokens: int, num_new_tokens: int) -> int:
-        """Say how many tokens a request may have in this step; 0: none."""
-        tokens: int = super()._reserve_prefill_lookahead(request, num_computed_tokens, num_new_tokens)
-        realtime = request.request_id in self._realtime
-        # One request alone may use every block: nobody else could give it any.
-        self._blocks.protect_hot = not realtime and len(self.running) > 1
-        if realtime or self._tuning.static_batching:
-            return tokens
-        if request.status != RequestStatus.RUNNING and not self._batch_slot_free():
-            return 0
-        if num_computed_tokens >= request.num_prompt_tokens:
-            return tokens
-        tokens = chunk(tokens, self._batch_left, self._tuning.targets)
-        self._batch_left -= tokens
-        return tokens
+        """Asked once for each request before its blocks are allocated: cut prompts to the budget of their class."""
+        granted: int = super()._reserve_prefill_lookahead(request, num_computed_tokens, num_new_tokens)
+        plan, tracked = self._plan, self.tracked.get(request.request_id)
+        if plan is None or tracked is None or granted <= 0:
+            return granted
+        others = len(self.running) - (request.status == RequestStatus.RUNNING)
+        self.cache.tiers.shield_hot = not tracked.realtime and others > 0
+        if num_computed_tokens < request.num_tokens - 1 and not self.need_mamba_block_aligned_split:
+            granted = plan.take(realtime=tracked.realtime, wanted_tokens=granted)
+            granted = super()._reserve_prefill_lookahead(request, num_computed_tokens, granted)
+        plan.chunks[request.request_id] = (num_computed_tokens, granted)
+        return granted
+
+    def _preempt_request(self, request: Any, timestamp: float, drop_stale_output: bool = False) -> None:
+        tracked = self.track_of(request)
+        tracked.lost_tokens = request.num_computed_tokens
+        if tracked.realtime:
+            self.state.counters.realtime_preemptions += 1
+        else:
+            self.state.counters.batch_preemptions += 1
+        super()._preempt_request(request, timestamp, drop_stale_output=drop_stale_output)
 
     def _free_request_blocks(self, request: Any) -> None:
-        """Mark the tier of a request's blocks before they become free."""
-        extra = _extra(request)
-        if extra.get(keys.HOT):
-            now_s = _CLOCK.monotonic_s()
-            for group in self.kv_cache_manager.get_blocks(request.request_id).blocks:
-                for block in group:
-                    if block.block_hash is not None:
-                        self._blocks.hotness.mark(block.block_hash, now_s)
-        self._blocks.discard = bool(extra.get(keys.ONE_SHOT)) and request.is_finished()
+        if request.is_finished():
+            tracked = self.tracked.pop(request.request_id, None)
+            if tracked is not None and tracked.tag.hot:
+                self.cache.keep_hot(request)
+            elif tracked is not None and tracked.tag.bypass_prefix_cache:
+                self.cache.drop(request, cached_tokens=tracked.cached_tokens or 0)
         super()._free_request_blocks(request)
-        self._blocks.discard = False
 
-    def _free_request(self, request: Any, delay_free_blocks: bool = False) -> Any:
-        self._realtime.pop(request.request_id, None)
-        return super()._free_request(request, delay_free_blocks)
+    def _running_order(self, request: Any) -> tuple[Any, ...]:
+        tracked = self.track_of(request)
+        return (not tracked.realtime, tracked.order_key)
 
-    # What the control channel calls, between steps.
-
-    def apply_tuning(self, update: Mapping[str, Any]) -> dict[str, Any]:
-        """Set what the update names, clamped, and return everything that holds. Raises ValueError."""
-        self._tuning = merge(self._tuning, update, max_sequences=self.max_num_running_reqs, max_tokens=self._max_tokens)
-        self.max_num_active_reqs = self._tuning.active_limit
-        self.max_num_scheduled_tokens = self._tuning.max_batched_tokens
-        self._blocks.set_rules(self._tuning.tier_rules)
-        return to_payload(self._tuning)
-
-    def purge(self, share: float, tiers: frozenset[Tier]) -> int:
-        """Forget a share of the cached blocks that nobody uses; returns how many."""
-        block_ids = set(self._blocks.purgeable(share, tiers))
-        self.kv_cache_manager.block_pool.evict_blocks(block_ids)
-        return len(block_ids)
-
-    def read(self) -> dict[str, Any]:
-        """Return what telemetry shows, all plain values."""
-        blocks, coefficients = self._blocks, self._model.coefficients
-        realtime_running = sum(1 for request in self.running if request.request_id in self._realtime)
-        return {
-            "realtime_running": realtime_running,
-            "realtime_waiting": len(self._realtime) - realtime_running,
-            "batch_running": len(self.running) - realtime_running,
-            "batch_waiting": len(self.requests) - len(self._realtime) - (len(self.running) - realtime_running),
-            "steps": self._counts.steps,
-            "step_s": self._step_s,
-            "step_error_ratio": self._model.error_ratio,
-            "step_base_s": coefficients.base_s,
-            "step_prefill_token_s": coefficients.prefill_token_s,
-            "step_decode_s": coefficients.decode_s,
-            "mode": self._budget.mode.value,
-            "realtime_tokens": self._counts.realtime_tokens,
-            "batch_tokens": self._counts.batch_tokens,
-            "preemptions": self._counts.preemptions,
-            "recomputed_tokens": self._counts.recomputed_tokens,
-            "active_limit": self.max_num_active_reqs,
-            "kv_usage_ratio": self.kv_cache_manager.usage,
-            "hot_blocks": blocks.hot_blocks,
-            "cold_blocks": blocks.cold_blocks,
-            **{f"{tier.value}_reused": count for tier, count in blocks.reused_total.items()},
-            **{f"{tier.value}_evicted": count for tier, count in blocks.evicted_total.items()},
-            **{f"{tier.value}_ghost_hits": ghosts.hits_total for tier, ghosts in blocks.ghosts.items()},
-        }
-
-    # One step.
-
-    def _prepare(self, now_s: float) -> None:
-        self._put_late_behind()
-        self.running.sort(key=lambda request: request.priority)
-        if self._tuning.static_batching:
-            return
-        self._make_room(now_s)
-        self._budget = next_budget(self._model, self._tuning.targets, self._load(now_s))
-        self._batch_left = self._budget.batch_tokens
-
-    def _load(self, now_s: float) -> StepLoad:
-        decodes = [request for request in self.running if request.num_computed_tokens >= request.num_prompt_tokens]
-        waiting_tokens = sum(
-            max(0, request.num_tokens - request.num_computed_tokens)
-            for request in self._realtime.values()
-            if request.num_computed_tokens < request.num_prompt_tokens
-        )
-        return StepLoad(
-            realtime_present=bool(self._realtime),
-            arrival_chance=self._forecast.chance_within(self._tuning.batch_step_s, now_s),
-            realtime_prefill_tokens=waiting_tokens,
-            decodes=len(decodes),
-            context_ktokens=sum(request.num_computed_tokens for request in self.running) / 1000,
+    def _admission(self, running: RunningView) -> Admission:
+        return admit(
+            SlotView(
+                active_limit=self.max_num_active_reqs,
+                realtime_reserved=self.state.tuning.realtime_reserved_slots,
+                realtime_running=running.realtime,
+                batch_running=running.batch,
+                batch_waiting=self.waiting.background_waiting,
+            )
         )
 
-    def _put_late_behind(self) -> None:
-        """Realtime that has missed its own deadline makes way for that which can still meet its."""
-        now_s = _CLOCK.wall_s()
-        for request in self._realtime.values():
-            later = missed_key(request.priority)
-            if later != request.priority and is_late(_standing(request), now_s):
-                queued = request.status in (RequestStatus.WAITING, RequestStatus.PREEMPTED)
-                if queued:
-                    self.waiting.remove_request(request)
-                request.priority = later
-                if queued:
-                    self.waiting.add_request(request)
+    def _make_plan(self, running: RunningView, now_s: float) -> StepPlan:
+        state, targets = self.state, step_targets(self.state.tuning)
+        free_slots = max(self.max_num_active_reqs - running.realtime - running.batch, 0)
+        starting = self.waiting.first_realtime(min(free_slots, _LOOKAHEAD_REQUESTS))
+        view = StepView(
+            now_s=now_s,
+            decoding=StepWork(decodes=running.decodes, context_tokens=running.context_tokens),
+            realtime_prefill_tokens=running.realtime_prefill_tokens + sum(request.num_tokens for request in starting),
+            realtime_present=running.realtime + self.waiting.realtime_waiting > 0,
+            batch_present=running.batch + self.waiting.background_waiting > 0,
+            batch_computed_tokens=running.batch_computed_tokens,
+            arrivals=state.arrivals,
+        )
+        state.debt = accrue(state.debt, view, targets, state.model)
+        budget = plan_budget(view, targets, state.model, state.debt)
+        state.note_budget(budget)
+        return StepPlan(
+            budget=budget,
+            chunk_tokens=targets.chunk_tokens,
+            realtime_left=budget.realtime_tokens,
+            batch_left=budget.batch_tokens,
+        )
 
-    def _batch_slot_free(self) -> bool:
-        """Whether batch may take another slot: the reserved ones are realtime's."""
-        batch = sum(1 for request in self.running if request.request_id not in self._realtime)
-        reserved = min(self._tuning.reserved_realtime_slots, self.max_num_active_reqs - 1)
-        return batch < self.max_num_active_reqs - reserved
+    def _finish_plan(self, plan: StepPlan, scheduled: dict[str, int]) -> None:
+        """Count what the step really holds, and learn what each started request found in the cache."""
+        realtime = batch = batch_prefill = 0
+        for request_id, tokens in scheduled.items():
+            tracked = self.tracked[request_id]
+            if tracked.realtime:
+                realtime += tokens
+            else:
+                batch += tokens
+                batch_prefill += tokens if tokens > 1 else 0
+            if tracked.cached_tokens is None or tracked.lost_tokens is not None:
+                self._note_start(request_id, tracked, plan.chunks[request_id][0])
+        self.state.debt = paid(self.state.debt, batch_tokens=batch_prefill)
+        self.state.in_flight.append(
+            StepRecord(
+                work=work_of(plan.chunks, scheduled),
+                started_s=self.clock.monotonic_s(),
+                realtime_tokens=realtime,
+                batch_tokens=batch,
+            )
+        )
+        self._plan = None
 
-    def _make_room(self, now_s: float) -> None:
-        """Put one batch request back where the first waiting realtime request finds no slot or no blocks."""
-        if not self.waiting:
+    def _note_start(self, request_id: str, tracked: TrackedRequest, cached_tokens: int) -> None:
+        if tracked.cached_tokens is None:
+            tracked.cached_tokens = cached_tokens
+            self.cache.admitted(self.requests[request_id], cached_tokens=cached_tokens)
+        if tracked.lost_tokens is not None:
+            self.state.counters.recomputed_tokens += max(tracked.lost_tokens - cached_tokens, 0)
+            tracked.lost_tokens = None
+
+    def _make_room(self, running: RunningView, now_s: float) -> bool:
+        """Preempt background work where realtime requests would find no slot or no blocks; return whether any was. For the late
+        ones nothing is thrown away."""
+        starting = self.waiting.first_on_time(_LOOKAHEAD_REQUESTS)
+        free_blocks = self.cache.tiers.num_free_blocks
+        blocks = running.realtime + sum(self._blocks_for(request) for request in starting)
+        slots = len(starting) - max(self.max_num_active_reqs - running.realtime - running.batch, 0)
+        if running.batch == 0 or (blocks <= free_blocks and slots <= 0):
+            return False
+        spared = BATCH_RESERVED_SLOTS if blocks <= free_blocks else 0
+        allowed = min(running.batch - spared, int(self._preemptions.level(now_s=now_s)))
+        need = Need(slots=slots, blocks=blocks, free_blocks=free_blocks, block_size_tokens=self.block_size)
+        victims = set(choose_victims(self._victims(), need, allowed=allowed))
+        for request in [request for request in self.running if request.request_id in victims]:
+            self.running.remove(request)
+            self._preempt_request(request, now_s, drop_stale_output=self.requires_kv_delivery)
+            self._preemptions.try_take(1, now_s=now_s)
+        return bool(victims)
+
+    def _rank_victims(self, running: RunningView) -> None:
+        """Where blocks are scarce, let vLLM stop the request with the least to lose."""
+        tiers = self.cache.tiers
+        idle = tiers.blank_blocks + tiers.cold_blocks
+        if idle > len(self.running) + self.max_num_scheduled_tokens // self.block_size or running.batch < 2:
             return
-        first = self.waiting.peek_request()
-        if first.request_id not in self._realtime or self._fits(first):
-            return
-        victims = {
-            request.request_id: request
+        ranks = victim_ranks(self._victims(), block_size_tokens=self.block_size)
+        for request in self.running:
+            request.priority = ranks.get(request.request_id, _REALTIME_RANK)
+
+    def _victims(self) -> list[VictimView]:
+        return [
+            VictimView(
+                request_id=request.request_id,
+                computed_tokens=request.num_computed_tokens,
+                own_blocks=self.cache.own_blocks(request),
+                order_key=self.track_of(request).order_key[0],
+            )
             for request in self.running
-            if request.request_id not in self._realtime and self._request_blocks_can_be_freed(request)
-        }
-        chosen = choose_victim([Victim(name, request.num_computed_tokens) for name, request in victims.items()])
-        if chosen is None or not self._gate.allows(now_s):
-            return
-        victim = victims[chosen.request_id]
-        self.running.remove(victim)
-        self._preempt_request(victim, now_s)
-        self._counts.preemptions += 1
-        self._counts.recomputed_tokens += chosen.lost_tokens
+            if not self.track_of(request).realtime and self._request_blocks_can_be_freed(request)
+        ]
 
-    def _fits(self, request: Any) -> bool:
-        blocks = -(-request.num_tokens // self.block_size)
-        return len(self.running) < self.max_num_active_reqs and blocks <= self._blocks.num_free_blocks
-
-    def _account(self, output: Any) -> StepWork:
-        """Count what a step was filled with. vLLM has advanced num_computed_tokens by it already."""
-        prefill = decodes = context = 0
-        for name, tokens in output.num_scheduled_tokens.items():
-            request = self.requests[name]
-            context += request.num_computed_tokens
-            if request.num_computed_tokens - tokens < request.num_prompt_tokens:
-                prefill += tokens
-            else:
-                decodes += 1
-            if name in self._realtime:
-                self._counts.realtime_tokens += tokens
-            else:
-                self._counts.batch_tokens += tokens
-        return StepWork(prefill, decodes, context / 1000)
-
-    def _learn(self) -> None:
-        """The oldest step on its way has ended. With two under way it began when the one before it ended."""
-        now_s = _CLOCK.monotonic_s()
-        launched = self._launched.popleft()
-        if launched.work.prefill_tokens or launched.work.decodes:
-            self._step_s = now_s - max(launched.begun_s, self._ended_s)
-            self._counts.steps += 1
-            self._model.learn(launched.work, self._step_s)
-        self._ended_s = now_s
-
-
-def _extra(request: Any) -> Mapping[str, Any]:
-    params = request.sampling_params
-    return (params.extra_args if params is not None else None) or {}
-
-
-def _standing(request: Any) -> Standing:
-    extra = _extra(request)
-    return Standing(
-        realtime=bool(extra.get(keys.REALTIME)),
-        priority=int(extra.get(keys.PRIORITY, 0)),
-        arrived_s=request.arrival_time,
-        deadline_s=extra.get(keys.DEADLINE_S),
-    )
+    def _blocks_for(self, request: Any) -> int:
+        """Blocks of a prompt and its first token."""
+        tokens: int = request.num_tokens + 1
+        return math.ceil(tokens / self.block_size)

@@ -1,146 +1,157 @@
-"""vLLM's queue of free cache blocks in two tiers: cold blocks are reused first, hot ones only when nothing else is left.
+"""The hot and cold tiers in the place of vLLM's free queue, and what they learn from each request."""
 
-Takes the place of `BlockPool.free_block_queue` and has its methods. Each tier is one of vLLM's own linked lists, so every
-operation costs what it did.
-"""
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from vllm.v1.core.kv_cache_utils import FreeKVCacheBlockQueue
+from vllm.v1.core.kv_cache_utils import get_block_hash, get_group_id
 
-from services.engine.policy.tiering import GhostList, Hotness, Tier, TierRules, ghost_capacity, purge_counts
+from services.engine.policy.ghosts import GhostLists
+from services.engine.policy.tiering import Purged, Tier, TieredFreeList, TierLimits
+
+# Blocks aged in one step: keeps the cost of a step small; at ten steps a second 640 blocks a second age.
+_AGED_PER_STEP = 64
 
 
-class TieredFreeQueue:
-    """Owner of the free blocks. `protect_hot`: act as if hot blocks were not free (while batch work allocates);
-    `discard`: blocks freed now are of no further use (while a one-shot request's are freed)."""
+class TieredBlockQueue:
+    """Has the methods of vLLM's FreeKVCacheBlockQueue that its block pool calls, over the pool's KVCacheBlock objects."""
 
-    def __init__(self, free: Any, *, total_blocks: int, rules: TierRules, now_s: Callable[[], float]) -> None:
-        """Take over every block of `free`, vLLM's own queue."""
-        self._total_blocks = total_blocks
-        self._now_s = now_s
-        self._cold = FreeKVCacheBlockQueue(free.get_all_free_blocks())
-        self._hot = FreeKVCacheBlockQueue([])
-        self._hot_ids: set[int] = set()
-        self.hotness = Hotness(total_blocks, rules)
-        self.ghosts = {tier: GhostList(ghost_capacity(total_blocks)) for tier in Tier}
-        self.evicted_total = dict.fromkeys(Tier, 0)
-        self.reused_total = dict.fromkeys(Tier, 0)
-        self.protect_hot = False
-        self.discard = False
-
-    @property
-    def hot_blocks(self) -> int:
-        """Free hot blocks."""
-        return int(self._hot.num_free_blocks)
-
-    @property
-    def cold_blocks(self) -> int:
-        """Free cold blocks, empty ones included."""
-        return int(self._cold.num_free_blocks)
+    def __init__(self, pool: Any, *, limits: TierLimits, on_evict: Callable[[Any, Tier], None]) -> None:
+        self._blocks: Sequence[Any] = pool.blocks
+        self.tiers = TieredFreeList(
+            [block.block_id for block in pool.free_block_queue.get_all_free_blocks()],
+            total_blocks=pool.num_gpu_blocks,
+            limits=limits,
+            on_evict=lambda block_id, tier: on_evict(self._blocks[block_id], tier),
+        )
 
     @property
     def num_free_blocks(self) -> int:
-        """Blocks that may be allocated now."""
-        return self.cold_blocks if self.protect_hot else self.cold_blocks + self.hot_blocks
+        """See TieredFreeList."""
+        return self.tiers.num_free_blocks
 
     def popleft(self) -> Any:
-        """Take one block."""
-        return self.popleft_n(1)[0]
+        """See TieredFreeList."""
+        return self._blocks[self.tiers.popleft()]
 
     def popleft_n(self, n: int) -> list[Any]:
-        """Take `n` blocks, the cold first. The caller has checked that they are there."""
-        from_cold = min(n, self.cold_blocks)
-        taken: list[Any] = self._cold.popleft_n(from_cold)
-        self._note_evicted(taken, Tier.COLD)
-        if from_cold < n:
-            hot = self._hot.popleft_n(n - from_cold)
-            self._hot_ids.difference_update(block.block_id for block in hot)
-            self._note_evicted(hot, Tier.HOT)
-            taken = [*taken, *hot]
-        return taken
+        """See TieredFreeList."""
+        blocks = self._blocks
+        return [blocks[block_id] for block_id in self.tiers.popleft_n(n)]
 
     def remove(self, block: Any) -> None:
-        """A cached block is used again."""
-        tier = Tier.HOT if block.block_id in self._hot_ids else Tier.COLD
-        self.reused_total[tier] += 1
-        if tier is Tier.HOT:
-            self._hot_ids.discard(block.block_id)
-            self._hot.remove(block)
-        else:
-            self._cold.remove(block)
-        if block.block_hash is not None:
-            self.hotness.used(block.block_hash, self._now_s())
+        """See TieredFreeList."""
+        self.tiers.remove(block.block_id)
 
     def append(self, block: Any) -> None:
-        """Take one block back."""
-        self.append_n([block])
+        """See TieredFreeList."""
+        self.tiers.append(block.block_id)
 
-    def append_n(self, blocks: list[Any]) -> None:
-        """Take blocks back that hold cached tokens, those to be evicted first in front."""
-        if self.discard:
-            self._cold.prepend_n(blocks)
-            return
-        now_s, quota = self._now_s(), self.hotness.rules.hot_quota(self._total_blocks)
-        cold = []
-        for block in blocks:
-            self._note_recomputed(block)
-            if block.block_hash is None or self.hotness.tier(block.block_hash, now_s) is Tier.COLD or quota == 0:
-                cold.append(block)
-                continue
-            self._hot.append(block)
-            self._hot_ids.add(block.block_id)
-        self._cold.append_n(cold)
-        self._cool_down(quota)
+    def append_n(self, blocks: Iterable[Any]) -> None:
+        """See TieredFreeList."""
+        self.tiers.append_n([block.block_id for block in blocks])
 
-    def prepend_n(self, blocks: list[Any]) -> None:
-        """Take blocks back that hold nothing."""
-        self._cold.prepend_n(blocks)
+    def prepend_n(self, blocks: Iterable[Any]) -> None:
+        """See TieredFreeList."""
+        self.tiers.prepend_n([block.block_id for block in blocks])
 
     def get_all_free_blocks(self) -> list[Any]:
-        """Return every free block, in the order of eviction."""
-        return [*self._cold.get_all_free_blocks(), *self._hot.get_all_free_blocks()]
+        """See TieredFreeList."""
+        return [self._blocks[block_id] for block_id in self.tiers.get_all_free_blocks()]
 
-    def set_rules(self, rules: TierRules) -> None:
-        """Change the rules; hot blocks over the new quota become cold at once."""
-        self.hotness.rules = rules
-        self._cool_down(rules.hot_quota(self._total_blocks))
 
-    def purgeable(self, share: float, tiers: frozenset[Tier]) -> list[int]:
-        """Return the ids of cached free blocks that a purge of `share` of these tiers takes, the coldest first."""
-        cold = [b.block_id for b in self._cold.get_all_free_blocks() if b.block_hash is not None] if Tier.COLD in tiers else []
-        hot = [block.block_id for block in self._hot.get_all_free_blocks()] if Tier.HOT in tiers else []
-        from_cold, from_hot = purge_counts(share=share, cold=len(cold), hot=len(hot))
-        return [*cold[:from_cold], *hot[:from_hot]]
+@dataclass(slots=True, kw_only=True)
+class CacheCounters:
+    """Prompt tokens since the start: found in each tier, and those that a larger tier would have found."""
 
-    def check_integrity(self) -> None:
-        """Raise AssertionError where lists and counts contradict each other."""
-        hot = {block.block_id for block in self._hot.get_all_free_blocks()}
-        cold = {block.block_id for block in self._cold.get_all_free_blocks()}
-        if hot != self._hot_ids or hot & cold:
-            raise AssertionError(f"hot list {sorted(hot)} is not the hot set {sorted(self._hot_ids)}, or meets the cold one")
-        if len(hot) != self.hot_blocks or len(cold) != self.cold_blocks:
-            raise AssertionError(
-                f"{len(hot)} hot and {len(cold)} cold blocks; counted {self.hot_blocks} and {self.cold_blocks}"
-            )
+    hot_hit_tokens: int = 0
+    cold_hit_tokens: int = 0
+    hot_ghost_tokens: int = 0
+    cold_ghost_tokens: int = 0
+    hot_evicted_blocks: int = 0
+    cold_evicted_blocks: int = 0
+    reclaimed_blocks: int = 0
 
-    def _cool_down(self, quota: int) -> None:
-        """Move the longest unused hot blocks over the quota to the end of the cold list."""
-        while self.hot_blocks > quota:
-            block = self._hot.popleft()
-            self._hot_ids.discard(block.block_id)
-            self._cold.append(block)
 
-    def _note_evicted(self, blocks: list[Any], tier: Tier) -> None:
-        for block in blocks:
-            if block.block_hash is not None:
-                self.evicted_total[tier] += 1
-                self.ghosts[tier].evicted(block.block_hash)
-                self.hotness.forget(block.block_hash)
+class CacheTiers:
+    """Puts the tiers into a KVCacheManager and keeps them told. One owner: the scheduler."""
 
-    def _note_recomputed(self, block: Any) -> None:
-        """A freed block whose content had been evicted was computed once more: a larger tier would have had it."""
-        if block.block_hash is not None:
-            for ghosts in self.ghosts.values():
-                ghosts.asked_for(block.block_hash)
+    def __init__(self, manager: Any, *, block_size_tokens: int, limits: TierLimits) -> None:
+        self._manager = manager
+        self._block_size = block_size_tokens
+        pool = manager.block_pool
+        self._ghosts = GhostLists(capacity=pool.num_gpu_blocks)
+        self._queue = TieredBlockQueue(pool, limits=limits, on_evict=self._evicted)
+        pool.free_block_queue = self._queue
+        self.tiers = self._queue.tiers
+        self.counters = CacheCounters()
+
+    @property
+    def ghost_entries(self) -> int:
+        """Ghosts remembered, of both tiers."""
+        return len(self._ghosts)
+
+    def step(self, *, now_s: float) -> None:
+        """Age the tiers."""
+        self.tiers.now_s = now_s
+        if emptied := self.tiers.decay(most=_AGED_PER_STEP):
+            self._manager.evict_blocks(set(emptied))
+            self.counters.reclaimed_blocks += len(emptied)
+
+    def admitted(self, request: Any, *, cached_tokens: int) -> None:
+        """Learn from a request that starts for the first time, with this much of its prompt found in the cache."""
+        found = cached_tokens // self._block_size
+        if found:
+            hits = self._block_ids(request)[:found]
+            hot = sum(1 for block_id in hits if self.tiers.is_hot(block_id))
+            self.counters.hot_hit_tokens += hot * self._block_size
+            self.counters.cold_hit_tokens += (found - hot) * self._block_size
+            self.tiers.note_hits(hits)
+        whole = request.num_prompt_tokens // self._block_size
+        ghosts = self._ghosts.take_hits(request.block_hashes[found:whole])
+        self.counters.hot_ghost_tokens += ghosts[Tier.HOT] * self._block_size
+        self.counters.cold_ghost_tokens += ghosts[Tier.COLD] * self._block_size
+
+    def keep_hot(self, request: Any) -> None:
+        """Make the cached blocks of its prompt hot; called before its blocks are freed."""
+        blocks = self._blocks(request)[: request.num_prompt_tokens // self._block_size]
+        self.tiers.mark_hot([block.block_id for block in reversed(blocks) if block.block_hash is not None])
+
+    def drop(self, request: Any, *, cached_tokens: int) -> None:
+        """Take what this request alone computed out of the prefix cache; called before its blocks are freed."""
+        own = self._blocks(request)[cached_tokens // self._block_size :]
+        self._manager.evict_blocks({block.block_id for block in own if block.ref_cnt == 1 and block.block_hash is not None})
+
+    def purge(self, *, share: float, tiers: frozenset[Tier]) -> Purged:
+        """See TieredFreeList; the prefix cache forgets the blocks."""
+        purged = self.tiers.purge(share=share, tiers=tiers)
+        self._manager.evict_blocks({*purged.cold, *purged.hot})
+        return purged
+
+    def emptied(self) -> None:
+        """Take notice that the prefix cache has forgotten everything."""
+        self.tiers.purge(share=1.0, tiers=frozenset(Tier))
+
+    def own_blocks(self, request: Any) -> int:
+        """Return how many blocks would be free if this request gave way."""
+        return sum(1 for block in self._blocks(request) if block.ref_cnt == 1)
+
+    def allocated_blocks(self, request: Any) -> int:
+        """Return how many blocks the request holds."""
+        return len(self._blocks(request))
+
+    def _evicted(self, block: Any, tier: Tier) -> None:
+        if tier is Tier.HOT:
+            self.counters.hot_evicted_blocks += 1
+        else:
+            self.counters.cold_evicted_blocks += 1
+        key = block.block_hash
+        if key is not None and get_group_id(key) == 0:
+            self._ghosts.add(get_block_hash(key), tier)
+
+    def _blocks(self, request: Any) -> list[Any]:
+        groups = self._manager.get_blocks(request.request_id).blocks
+        return [block for block in groups[0] if not block.is_null] if groups else []
+
+    def _block_ids(self, request: Any) -> list[int]:
+        return [block.block_id for block in self._blocks(request)]
