@@ -30,13 +30,13 @@ DEFAULT_LATENCY_WINDOW_S = 60.0
 # A realtime answer of a few tokens makes as many steps: with 100 ms each it stays well under a second on a CPU.
 DEFAULT_REALTIME_STEP_MS = 100.0
 # Long enough that a step's fixed cost is small beside it, short enough that an unexpected arrival need not wait long.
-DEFAULT_BATCH_STEP_MS = 400.0
+DEFAULT_IDLE_STEP_MS = 400.0
 # E5: beyond this a chunk only makes its step longer.
 DEFAULT_PREFILL_CHUNK_TOKENS = 512
-# R7: a twentieth of a full step keeps every batch request moving.
-DEFAULT_MIN_BATCH_SHARE = 0.05
+# R7: a tenth of what batch would do alone keeps every batch request moving.
+DEFAULT_BATCH_MIN_SHARE_RATIO = 0.1
 # Two arrivals of one instant find a slot without putting batch work back.
-DEFAULT_RESERVED_REALTIME_SLOTS = 2
+DEFAULT_REALTIME_RESERVED_SLOTS = 2
 # E4.
 DEFAULT_HOT_CACHE_RATIO = 0.3
 DEFAULT_HOT_RETENTION_S = 900.0
@@ -111,11 +111,11 @@ class SchedulerConfig:
 
     kind: Literal["class-aware", "fcfs", "priority"] = "class-aware"
     realtime_step_ms: Annotated[float, Gt(0)] = DEFAULT_REALTIME_STEP_MS
-    batch_step_ms: Annotated[float, Gt(0)] = DEFAULT_BATCH_STEP_MS
+    idle_step_ms: Annotated[float, Gt(0)] = DEFAULT_IDLE_STEP_MS
     prefill_chunk_tokens: Annotated[int, Ge(MIN_BATCHED_TOKENS)] = DEFAULT_PREFILL_CHUNK_TOKENS
-    min_batch_share: Annotated[float, Ge(0), Le(1)] = DEFAULT_MIN_BATCH_SHARE
-    reserved_realtime_slots: Annotated[int, Ge(0)] = DEFAULT_RESERVED_REALTIME_SLOTS
-    hot_cache_ratio: Annotated[float, Ge(0), Le(1)] = DEFAULT_HOT_CACHE_RATIO
+    batch_min_share_ratio: Annotated[float, Ge(0), Le(0.9)] = DEFAULT_BATCH_MIN_SHARE_RATIO
+    realtime_reserved_slots: Annotated[int, Ge(0)] = DEFAULT_REALTIME_RESERVED_SLOTS
+    hot_cache_ratio: Annotated[float, Ge(0), Le(0.9)] = DEFAULT_HOT_CACHE_RATIO
     hot_retention_s: Annotated[float, Gt(0)] = DEFAULT_HOT_RETENTION_S
 
     @property
@@ -123,11 +123,11 @@ class SchedulerConfig:
         """The same in seconds."""
         return SchedulingOptions(
             realtime_step_s=self.realtime_step_ms / 1000,
-            batch_step_s=self.batch_step_ms / 1000,
-            chunk_tokens=self.prefill_chunk_tokens,
-            min_batch_share=self.min_batch_share,
-            reserved_realtime_slots=self.reserved_realtime_slots,
-            hot_ratio=self.hot_cache_ratio,
+            idle_step_s=self.idle_step_ms / 1000,
+            prefill_chunk_tokens=self.prefill_chunk_tokens,
+            batch_min_share_ratio=self.batch_min_share_ratio,
+            realtime_reserved_slots=self.realtime_reserved_slots,
+            hot_cache_ratio=self.hot_cache_ratio,
             hot_retention_s=self.hot_retention_s,
         )
 

@@ -49,7 +49,7 @@ class BackendRequest:
     ignore_eos: bool = False
     cache_salt: str = ""
     priority: int = 0
-    # Wall time by which the last token is wanted; None without a deadline.
+    # Clock.monotonic_s() by which the last token is wanted; None without a deadline.
     deadline_s: float | None = None
     # Its prefix stays in the hot cache tier; or nobody will ask for its prefix again.
     hot: bool = False
@@ -125,19 +125,19 @@ class Partition:
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulingOptions:
-    """How the class-aware scheduler fills steps and keeps cache blocks; names are those of vllm_ext.tuning.CoreTuning.
+    """How the class-aware scheduler fills steps and keeps cache blocks; names are those of policy.scheduler_tuning.
 
-    Step-time targets in seconds: while realtime work is there or expected, and else. `chunk_tokens`: most prompt tokens of one
-    batch request in a step. `min_batch_share`: what batch keeps of a full batch step under sustained realtime load (0 to 1).
-    `hot_ratio` of all cache blocks may be hot (0 to 1), unused ones for `hot_retention_s`.
+    Step-time targets in seconds: with realtime work in the step or expected soon, and without. `prefill_chunk_tokens`: most
+    prompt tokens of one batch request in a step. `batch_min_share_ratio`: what batch keeps of the prompt tokens that it would
+    process alone (0 to 1). `hot_cache_ratio` of all cache blocks may be hot (0 to 1), unused ones for `hot_retention_s`.
     """
 
     realtime_step_s: float = 0.1
-    batch_step_s: float = 0.4
-    chunk_tokens: int = 512
-    min_batch_share: float = 0.05
-    reserved_realtime_slots: int = 2
-    hot_ratio: float = 0.3
+    idle_step_s: float = 0.4
+    prefill_chunk_tokens: int = 512
+    batch_min_share_ratio: float = 0.1
+    realtime_reserved_slots: int = 2
+    hot_cache_ratio: float = 0.3
     hot_retention_s: float = 900.0
 
 

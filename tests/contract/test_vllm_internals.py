@@ -5,7 +5,6 @@ No engine is started: what is checked are signatures and names in vLLM's sources
 
 import dataclasses
 import inspect
-import re
 from importlib.metadata import entry_points, version
 from typing import Any
 
@@ -129,57 +128,3 @@ def test_generate_takes_tokens_id_and_priority() -> None:
     parameters = inspect.signature(AsyncLLM.generate).parameters
     assert {"prompt", "sampling_params", "request_id", "priority"} <= set(parameters)
     assert isinstance(AsyncLLM.errored, property)
-
-
-def test_prefill_hook_is_asked_in_both_loops(scheduler: Any) -> None:
-    source = inspect.getsource(scheduler.schedule)
-
-    assert source.count("self._reserve_prefill_lookahead(") == 2, "schedule() asks the hook elsewhere or not any more"
-    assert list(inspect.signature(scheduler._reserve_prefill_lookahead).parameters) == [
-        "self",
-        "request",
-        "num_computed_tokens",
-        "num_new_tokens",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("method", "parameters"),
-    [
-        ("schedule", ["self", "throttle_prefills"]),
-        ("update_from_output", ["self", "scheduler_output", "model_runner_output"]),
-        ("add_request", ["self", "request"]),
-        ("_preempt_request", ["self", "request", "timestamp", "drop_stale_output"]),
-        ("_free_request", ["self", "request", "delay_free_blocks"]),
-        ("_free_request_blocks", ["self", "request"]),
-        ("_request_blocks_can_be_freed", ["self", "request"]),
-    ],
-)
-def test_overridden_or_called_method_is_unchanged(scheduler: Any, method: str, parameters: list[str]) -> None:
-    assert list(inspect.signature(getattr(scheduler, method)).parameters) == parameters
-
-
-def test_async_scheduler_is_what_we_subclass() -> None:
-    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
-
-    from services.engine.vllm_ext.scheduler import ClassAwareScheduler
-
-    assert issubclass(ClassAwareScheduler, AsyncScheduler)
-
-
-def test_free_queue_has_every_method_that_the_pool_calls() -> None:
-    from vllm.v1.core.block_pool import BlockPool
-
-    from services.engine.vllm_ext.tiered_queue import TieredFreeQueue
-
-    called = set(re.findall(r"free_block_queue\.(\w+)", inspect.getsource(BlockPool)))
-    assert called, "BlockPool.free_block_queue has another name"
-    assert not called - set(dir(TieredFreeQueue)), "the pool calls a method that the tiered queue does not have"
-
-
-def test_request_has_the_fields_that_are_read() -> None:
-    from vllm.v1.request import Request
-
-    source = inspect.getsource(Request)
-    for name in ("priority", "arrival_time", "num_computed_tokens", "num_prompt_tokens", "num_tokens", "sampling_params"):
-        assert re.search(rf"\b{name}\b", source), f"Request.{name} is gone"

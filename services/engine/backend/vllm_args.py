@@ -1,10 +1,12 @@
 """Our options and requests in vLLM's words."""
 
+import math
+from dataclasses import asdict
 from typing import Any
 
 from libs.core.lanes import Lane
 from services.engine.domain import BackendRequest, VllmOptions
-from services.engine.vllm_ext import keys
+from services.engine.policy.request_tag import RequestTag, to_extra_args
 
 _CLASS_AWARE = "services.engine.vllm_ext.scheduler.ClassAwareScheduler"
 # Requests that named no lane are realtime where they are short: somebody may be waiting, and they hardly disturb.
@@ -33,6 +35,7 @@ def engine_arguments(options: VllmOptions) -> dict[str, Any]:
     }
     if options.scheduler == "class-aware":
         arguments["scheduler_cls"] = _CLASS_AWARE
+        arguments["additional_config"] = {"twinlane": {"tuning": asdict(options.scheduling)}}
     if options.kv_blocks is not None:
         arguments["num_gpu_blocks_override"] = options.kv_blocks
     if options.gpu_memory_ratio is not None:
@@ -64,12 +67,11 @@ def is_realtime(request: BackendRequest) -> bool:
 
 
 def _extra_arguments(request: BackendRequest) -> dict[str, Any]:
-    extra: dict[str, Any] = {
-        keys.REALTIME: is_realtime(request),
-        keys.PRIORITY: request.priority,
-        keys.HOT: request.hot,
-        keys.ONE_SHOT: request.one_shot,
-    }
-    if request.deadline_s is not None:
-        extra[keys.DEADLINE_S] = request.deadline_s
-    return extra
+    return to_extra_args(
+        RequestTag(
+            lane=Lane.REALTIME if is_realtime(request) else request.lane,
+            deadline_s=math.inf if request.deadline_s is None else request.deadline_s,
+            hot=request.hot,
+            bypass_prefix_cache=request.one_shot,
+        )
+    )

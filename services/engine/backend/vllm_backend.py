@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import asdict
 from typing import Any
 
 import structlog
@@ -24,7 +23,7 @@ from services.engine.domain import (
     VllmOptions,
 )
 from services.engine.policy.tuning import TuningBounds, clamp
-from services.engine.vllm_ext.control import CONTROL_METHOD
+from services.engine.vllm_ext.control import CLASS_AWARE_KEY, CONTROL_METHOD
 
 _log = structlog.get_logger(__name__)
 
@@ -69,7 +68,7 @@ class VllmBackend(Backend):
 
     async def _check_control(self) -> None:
         try:
-            await self.control(asdict(self._options.scheduling) if self._options.scheduler == "class-aware" else {})
+            await self.control({})
         except Exception as error:
             raise BackendStartError(
                 f"vLLM's core did not answer Twinlane's control call ({error}); is twinlane installed in this environment?"
@@ -120,12 +119,12 @@ class VllmBackend(Backend):
             max_active_sequences=self._limits.max_active_sequences, max_batched_tokens=self._limits.max_batched_tokens
         )
         inside = clamp(values, bounds).values
-        held = await self.control(
-            {"max_active_sequences": inside.max_active_sequences, "max_batched_tokens": inside.max_batched_tokens}
-        )
-        return TuningValues(
-            max_active_sequences=int(held["max_active_sequences"]), max_batched_tokens=int(held["max_batched_tokens"])
-        )
+        wanted = {"max_active_sequences": inside.max_active_sequences, "max_batched_tokens": inside.max_batched_tokens}
+        if self._options.scheduler == "class-aware":
+            held = (await self.control({CLASS_AWARE_KEY: {"set": wanted}}))["set"]["tuning"]
+        else:
+            held = await self.control(wanted)
+        return TuningValues(max_active_sequences=held["max_active_sequences"], max_batched_tokens=held["max_batched_tokens"])
 
     async def control(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Call our method in the core process; see services/engine/vllm_ext/control.py. Raises BackendLostError."""

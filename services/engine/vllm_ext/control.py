@@ -3,22 +3,7 @@
 Every attribute of vLLM that is relied on here is named in `RELIED_ON`; tests/contract/test_vllm_internals.py checks them.
 """
 
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
-
-
-@runtime_checkable
-class Tunable(Protocol):
-    """A scheduler of ours, told apart from vLLM's own."""
-
-    def apply_tuning(self, update: Mapping[str, Any]) -> dict[str, Any]:
-        """Set what the update names; return everything that holds."""
-        ...
-
-    def read(self) -> dict[str, Any]:
-        """Return what telemetry shows."""
-        ...
-
+from typing import Any
 
 from services.engine.vllm_ext.scheduler_control import handle
 
@@ -56,12 +41,6 @@ def control(core: Any, payload: dict[str, Any]) -> dict[str, Any]:
     return {
         "max_active_sequences": scheduler.max_num_active_reqs,
         "max_batched_tokens": scheduler.max_num_scheduled_tokens,
-        **_load(scheduler),
-    }
-
-
-def _load(scheduler: Any) -> dict[str, Any]:
-    return {
         "running": len(scheduler.running),
         "waiting": len(scheduler.waiting),
         "kv_usage_ratio": scheduler.kv_cache_manager.usage,

@@ -35,12 +35,7 @@ def test_request_in_vllms_words() -> None:
         "max_tokens": 9,
         "stop": ["END"],
         "ignore_eos": True,
-        "extra_args": {
-            "twinlane_realtime": False,
-            "twinlane_priority": 0,
-            "twinlane_hot": False,
-            "twinlane_one_shot": False,
-        },
+        "extra_args": {"twinlane": {"lane": 2, "hot": False, "bypass_prefix_cache": False}},
     }
 
 
