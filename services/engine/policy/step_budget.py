@@ -85,7 +85,9 @@ def plan_budget(view: StepView, targets: StepTargets, model: StepTimeModel, debt
     planned = min(view.realtime_prefill_tokens, realtime_tokens)
     target_s, reason = _target(view, targets)
     fitting = _fitting(view, model, target_s=target_s, realtime_tokens=planned)
-    owed = min(int(debt.tokens), _fitting(view, model, target_s=targets.idle_s, realtime_tokens=planned))
+    owed = int(debt.tokens)
+    if owed > fitting:
+        owed = min(owed, _fitting(view, model, target_s=targets.idle_s, realtime_tokens=planned))
     if owed > fitting and owed >= CHUNK_FLOOR_TOKENS:
         fitting, reason = owed, BudgetReason.MINIMUM_SHARE
     elif fitting < CHUNK_FLOOR_TOKENS:

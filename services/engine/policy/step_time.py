@@ -9,6 +9,7 @@ Identification (1999), 11.2. Residuals far outside the usual ones count less (Hu
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 # One step in fifty is forgotten by a third after this many more: fast enough for a clock change, slow enough for noise.
 _FORGETTING = 0.995
@@ -25,8 +26,7 @@ _SCALES = (1.0, 256.0, 16.0, 16_384.0, 262_144.0)
 _SIZE = len(_SCALES)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepWork:
+class StepWork(NamedTuple):
     """What one step processes; every count at least 0."""
 
     prefill_tokens: int = 0
@@ -112,9 +112,9 @@ class StepTimeModel:
         room_s = target_s - self.predict_s(beside)
         if room_s <= 0:
             return 0
-        now = self.coefficients
-        linear_s = now.prefill_token_s + now.attended_pair_s * computed_tokens
-        quadratic_s = now.attended_pair_s / 2
+        pair_s = self._theta[4] / _SCALES[4]
+        linear_s = self._theta[1] / _SCALES[1] + pair_s * computed_tokens
+        quadratic_s = pair_s / 2
         # Root of quadratic · n² + linear · n = room, in the form that is exact when quadratic is 0.
         denominator = linear_s + math.sqrt(linear_s * linear_s + 4 * quadratic_s * room_s)
         return min(int(2 * room_s / denominator), 2**31) if denominator > 0 else 2**31
@@ -152,12 +152,14 @@ class StepTimeModel:
     def _forget(self) -> None:
         """Let older steps count less, but let no coefficient become less certain than its prior was: what the steps of now do
         not show (a steady state shows one combination only) must not drift."""
-        for index, limit in enumerate(self._limits):
-            factor = min(1.0 / _FORGETTING, limit / max(self._spread[index][index], 1e-30))
-            root = math.sqrt(factor)
-            for other in range(_SIZE):
-                self._spread[index][other] *= root
-                self._spread[other][index] *= root
+        spread = self._spread
+        roots = [
+            math.sqrt(min(1.0 / _FORGETTING, limit / max(spread[index][index], 1e-30)))
+            for index, limit in enumerate(self._limits)
+        ]
+        for row, row_root in zip(spread, roots, strict=True):
+            for column, root in enumerate(roots):
+                row[column] *= row_root * root
 
 
 def _scaled(coefficients: StepTimeCoefficients) -> list[float]:

@@ -1,14 +1,12 @@
 """The running requests as the policies see them."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from services.engine.vllm_ext.tracked_request import TrackOf
+from services.engine.vllm_ext.tracked_request import TrackedRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningView:
+class RunningView(NamedTuple):
     """Running requests by class, the decodes among them, and the prompt tokens that are still to come."""
 
     realtime: int
@@ -20,14 +18,16 @@ class RunningView:
     batch_computed_tokens: int
 
 
-def view_running(running: Iterable[Any], track_of: TrackOf) -> RunningView:
+def view_running(running: Iterable[Any], tracked: Mapping[str, TrackedRequest]) -> RunningView:
     """Return the view of vLLM's requests, given in the order in which they will be scheduled."""
     realtime = batch = decodes = context = realtime_prefill = 0
     batch_computed: int | None = None
     for request in running:
-        is_realtime = track_of(request).realtime
-        realtime += is_realtime
-        batch += not is_realtime
+        is_realtime = tracked[request.request_id].realtime
+        if is_realtime:
+            realtime += 1
+        else:
+            batch += 1
         computed = request.num_computed_tokens
         left = request.num_tokens + request.num_output_placeholders - computed
         if left <= 1:

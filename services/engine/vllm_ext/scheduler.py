@@ -24,12 +24,12 @@ from services.engine.policy.preemption import (
     choose_victims,
     victim_ranks,
 )
-from services.engine.policy.scheduler_tuning import Envelope, SchedulerTuning, active_limit, step_targets, tier_limits
+from services.engine.policy.scheduler_tuning import Envelope, SchedulerTuning, active_limit, tier_limits
 from services.engine.policy.step_budget import StepView, accrue, paid, plan_budget
 from services.engine.policy.step_time import StepWork
 from services.engine.vllm_ext.running_view import RunningView, view_running
 from services.engine.vllm_ext.scheduler_state import CONFIG_KEY, state_from_config
-from services.engine.vllm_ext.step_plan import StepPlan, StepRecord, work_of
+from services.engine.vllm_ext.step_plan import StepPlan, StepRecord, account
 from services.engine.vllm_ext.tiered_queue import CacheTiers
 from services.engine.vllm_ext.tracked_request import TrackedRequest, track
 from services.engine.vllm_ext.waiting_queue import ClassAwareQueue
@@ -47,6 +47,7 @@ class ClassAwareScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM has no 
     block_size: int
     max_num_active_reqs: int
     max_num_scheduled_tokens: int
+    num_prefill_lookahead: int
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -81,7 +82,7 @@ class ClassAwareScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM has no 
 
     def set_tuning(self, tuning: SchedulerTuning) -> None:
         """Let values hold from the next step on; they are inside the envelope. Nothing that runs is stopped."""
-        self.state.tuning = tuning
+        self.state.set_tuning(tuning)
         self.max_num_active_reqs = active_limit(tuning)
         self.max_num_scheduled_tokens = tuning.max_batched_tokens
         self.cache.tiers.set_limits(tier_limits(tuning, self.state.envelope))
@@ -101,21 +102,21 @@ class ClassAwareScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM has no 
 
     def schedule(self, throttle_prefills: bool = False) -> Any:
         """See Scheduler."""
-        now_s = self.clock.monotonic_s()
+        now_s, tracked = self.clock.monotonic_s(), self.tracked
         self.cache.step(now_s=now_s)
-        self.running.sort(key=self._running_order)
-        running = view_running(self.running, self.track_of)
+        self.running.sort(key=lambda request: tracked[request.request_id].running_key)
+        running = view_running(self.running, tracked)
         preempted = self._make_room(running, now_s)
         if preempted:
-            running = view_running(self.running, self.track_of)
-        self._plan = plan = self._make_plan(running, now_s)
+            running = view_running(self.running, tracked)
+        self._plan = self._make_plan(running, now_s)
         admission = self._admission(running)
         self.waiting.open(Admission(realtime=admission.realtime, batch=0) if preempted else admission, now_s=now_s)
         self._rank_victims(running)
         output = super().schedule(throttle_prefills)
         self.waiting.close()
         self.cache.tiers.shield_hot = False
-        self._finish_plan(plan, output.num_scheduled_tokens)
+        self._finish_step(output.num_scheduled_tokens)
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
@@ -133,17 +134,20 @@ class ClassAwareScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM has no 
 
     def _reserve_prefill_lookahead(self, request: Any, num_computed_tokens: int, num_new_tokens: int) -> int:
         """Asked once for each request before its blocks are allocated: cut prompts to the budget of their class."""
-        granted: int = super()._reserve_prefill_lookahead(request, num_computed_tokens, num_new_tokens)
-        plan, tracked = self._plan, self.tracked.get(request.request_id)
-        if plan is None or tracked is None or granted <= 0:
-            return granted
-        others = len(self.running) - (request.status == RequestStatus.RUNNING)
-        self.cache.tiers.shield_hot = not tracked.realtime and others > 0
-        if num_computed_tokens < request.num_tokens - 1 and not self.need_mamba_block_aligned_split:
-            granted = plan.take(realtime=tracked.realtime, wanted_tokens=granted)
+        plan, granted = self._plan, num_new_tokens
+        if plan is not None and (granted > 1 or plan.shield_hot):
+            realtime = self.track_of(request).realtime
+            self.cache.tiers.shield_hot = plan.shield_hot and not realtime and self._has_company(request)
+            if num_computed_tokens < request.num_tokens - 1 and not self.need_mamba_block_aligned_split:
+                granted = plan.take(realtime=realtime, wanted_tokens=granted)
+        if self.num_prefill_lookahead:
             granted = super()._reserve_prefill_lookahead(request, num_computed_tokens, granted)
-        plan.chunks[request.request_id] = (num_computed_tokens, granted)
         return granted
+
+    def _has_company(self, request: Any) -> bool:
+        """Return whether another request runs: one that runs alone may use every block, for nobody could give it any."""
+        running = len(self.running)
+        return running > 1 or (running == 1 and request.status != RequestStatus.RUNNING)
 
     def _preempt_request(self, request: Any, timestamp: float, drop_stale_output: bool = False) -> None:
         tracked = self.track_of(request)
@@ -163,10 +167,6 @@ class ClassAwareScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM has no 
                 self.cache.drop(request, cached_tokens=tracked.cached_tokens or 0)
         super()._free_request_blocks(request)
 
-    def _running_order(self, request: Any) -> tuple[Any, ...]:
-        tracked = self.track_of(request)
-        return (not tracked.realtime, tracked.order_key)
-
     def _admission(self, running: RunningView) -> Admission:
         return admit(
             SlotView(
@@ -179,13 +179,13 @@ class ClassAwareScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM has no 
         )
 
     def _make_plan(self, running: RunningView, now_s: float) -> StepPlan:
-        state, targets = self.state, step_targets(self.state.tuning)
+        state, targets = self.state, self.state.targets
         free_slots = max(self.max_num_active_reqs - running.realtime - running.batch, 0)
         starting = self.waiting.first_realtime(min(free_slots, _LOOKAHEAD_REQUESTS))
         view = StepView(
             now_s=now_s,
             decoding=StepWork(decodes=running.decodes, context_tokens=running.context_tokens),
-            realtime_prefill_tokens=running.realtime_prefill_tokens + sum(request.num_tokens for request in starting),
+            realtime_prefill_tokens=running.realtime_prefill_tokens + sum([request.num_tokens for request in starting]),
             realtime_present=running.realtime + self.waiting.realtime_waiting > 0,
             batch_present=running.batch + self.waiting.background_waiting > 0,
             batch_computed_tokens=running.batch_computed_tokens,
@@ -199,30 +199,17 @@ class ClassAwareScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM has no 
             chunk_tokens=targets.chunk_tokens,
             realtime_left=budget.realtime_tokens,
             batch_left=budget.batch_tokens,
+            shield_hot=self.cache.tiers.hot_blocks > 0,
         )
 
-    def _finish_plan(self, plan: StepPlan, scheduled: dict[str, int]) -> None:
-        """Count what the step really holds, and learn what each started request found in the cache."""
-        realtime = batch = batch_prefill = 0
-        for request_id, tokens in scheduled.items():
-            tracked = self.tracked[request_id]
-            if tracked.realtime:
-                realtime += tokens
-            else:
-                batch += tokens
-                batch_prefill += tokens if tokens > 1 else 0
-            if tracked.cached_tokens is None or tracked.lost_tokens is not None:
-                self._note_start(request_id, tracked, plan.chunks[request_id][0])
-        self.state.debt = paid(self.state.debt, batch_tokens=batch_prefill)
-        self.state.in_flight.append(
-            StepRecord(
-                work=work_of(plan.chunks, scheduled),
-                started_s=self.clock.monotonic_s(),
-                realtime_tokens=realtime,
-                batch_tokens=batch,
-            )
-        )
+    def _finish_step(self, scheduled: dict[str, int]) -> None:
+        """Count what the step really holds, and learn what each request that starts found in the cache."""
         self._plan = None
+        held = account(scheduled, self.requests, self.tracked)
+        for request_id, computed_tokens in held.beginning:
+            self._note_start(request_id, self.tracked[request_id], computed_tokens)
+        self.state.debt = paid(self.state.debt, batch_tokens=held.batch_prefill_tokens)
+        self.state.in_flight.append(StepRecord(held.work, self.clock.monotonic_s(), held.realtime_tokens, held.batch_tokens))
 
     def _note_start(self, request_id: str, tracked: TrackedRequest, cached_tokens: int) -> None:
         if tracked.cached_tokens is None:

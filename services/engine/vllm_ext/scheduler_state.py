@@ -7,7 +7,7 @@ from typing import Any
 
 from libs.limits.ewma import Ewma
 from services.engine.policy.arrivals import Arrivals
-from services.engine.policy.scheduler_tuning import Envelope, SchedulerTuning, apply_update
+from services.engine.policy.scheduler_tuning import Envelope, SchedulerTuning, apply_update, step_targets
 from services.engine.policy.step_budget import BatchDebt, StepBudget
 from services.engine.policy.step_time import StepTimeCoefficients, StepTimeModel
 from services.engine.vllm_ext.step_plan import StepRecord
@@ -19,6 +19,9 @@ PRIOR = StepTimeCoefficients(base_s=0.01, prefill_token_s=1e-3, decode_s=1e-3, c
 # No machine that serves anybody is slower than this; a fit beyond it has gone astray.
 CAPS = StepTimeCoefficients(base_s=1.0, prefill_token_s=0.05, decode_s=0.1, context_token_s=1e-4, attended_pair_s=1e-5)
 _STEP_HALF_LIFE_S = 1.0
+# Every one of the first steps teaches; then, where steps are short, some fifty a second are enough and cost less.
+_LEARN_ALL_STEPS = 500
+_LEARN_INTERVAL_S = 0.02
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +44,7 @@ class SchedulerState:
         self.envelope = envelope
         self.defaults = defaults
         self.tuning = defaults
+        self.targets = step_targets(defaults)
         self.model = StepTimeModel(prior=prior, caps=CAPS)
         self.arrivals = Arrivals()
         self.debt = BatchDebt()
@@ -51,6 +55,12 @@ class SchedulerState:
         self.step_s = Ewma(half_life_s=_STEP_HALF_LIFE_S)
         self.predicted_s = Ewma(half_life_s=_STEP_HALF_LIFE_S)
         self._finished_s = 0.0
+        self._learnt_s = 0.0
+
+    def set_tuning(self, tuning: SchedulerTuning) -> None:
+        """Let values hold that are inside the envelope."""
+        self.tuning = tuning
+        self.targets = step_targets(tuning)
 
     def finish_step(self, record: StepRecord, *, now_s: float) -> None:
         """Learn from the oldest step, which has just come back. It ran from when it was handed over, or when the step before it
@@ -59,12 +69,13 @@ class SchedulerState:
         self._finished_s = now_s
         if seconds <= 0 or record.realtime_tokens + record.batch_tokens == 0:
             return
-        predicted_s = self.model.observe(record.work, seconds)
-        self.step_s.add(seconds, now_s=now_s)
-        self.predicted_s.add(predicted_s, now_s=now_s)
         self.counters.steps += 1
         self.counters.realtime_tokens += record.realtime_tokens
         self.counters.batch_tokens += record.batch_tokens
+        if self.model.observations < _LEARN_ALL_STEPS or now_s - self._learnt_s >= _LEARN_INTERVAL_S:
+            self._learnt_s = now_s
+            self.step_s.add(seconds, now_s=now_s)
+            self.predicted_s.add(self.model.observe(record.work, seconds), now_s=now_s)
 
     def note_budget(self, budget: StepBudget) -> None:
         """Remember what bounded the step."""

@@ -19,6 +19,8 @@ class TrackedRequest:
     realtime: bool
     arrived_s: float
     order_key: tuple[float, ...]
+    # Order among all running requests: realtime first, then order_key.
+    running_key: tuple[float, ...]
     # Computed tokens that the last preemption took away; None while there is none to be made good.
     lost_tokens: int | None = None
     # Prompt tokens that its first step found in the prefix cache; None before that step.
@@ -37,4 +39,4 @@ def track(request: Any, *, now_s: float) -> TrackedRequest:
         key: tuple[float, ...] = realtime_key(deadline_s=tag.deadline_s, arrival_s=now_s, priority=request.priority)
     else:
         key = (background_key(lane=tag.lane, arrival_s=now_s, priority=request.priority),)
-    return TrackedRequest(tag=tag, realtime=realtime, arrived_s=now_s, order_key=key)
+    return TrackedRequest(tag=tag, realtime=realtime, arrived_s=now_s, order_key=key, running_key=(not realtime, *key))
