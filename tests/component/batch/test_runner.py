@@ -99,11 +99,12 @@ def test_client_fault_is_not_retried(tmp_path: Path) -> None:
 
 def test_cancel_while_running_lists_the_rest_as_cancelled(tmp_path: Path) -> None:
     async def scenario() -> None:
-        cancelled = asyncio.Event()
+        started, cancelled = asyncio.Event(), asyncio.Event()
 
         async def hang(
             request: inference_pb2.CompleteRequest, *, tenant: str, deadline_s: float
         ) -> inference_pb2.CompleteResponse:
+            started.set()
             try:
                 await asyncio.Event().wait()
             finally:
@@ -114,7 +115,7 @@ def test_cancel_while_running_lists_the_rest_as_cancelled(tmp_path: Path) -> Non
             await lane.submit(lines(20))
             runner = lane.runner(hang)
             async with running(runner):
-                await lane.wait_until(lambda view: view.running > 0)
+                await started.wait()
                 now_s = lane.clock.wall_s()
                 for _ in range(2):
                     await lane.database.run(lambda connection: jobs.request_cancel(connection, "acme", "job-1", now_s=now_s))
