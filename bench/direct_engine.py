@@ -1,5 +1,8 @@
 """vLLM with the real model, driven directly: no gRPC, no router, so that schedulers and caches alone are compared."""
 
+import asyncio
+import gc
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,6 +114,14 @@ class DirectEngine:
         answers: dict[str, Any] = await self._llm.engine_core.call_utility_async(CONTROL_METHOD, {CLASS_AWARE_KEY: order})
         return answers
 
-    def shutdown(self) -> None:
-        """End the core process."""
-        self._llm.shutdown()
+    async def stop(self) -> None:
+        """End the core process and vLLM's tasks in this loop."""
+        handler = self._llm.output_handler
+        await asyncio.to_thread(self._llm.shutdown)
+        if handler is not None:
+            await asyncio.gather(handler, return_exceptions=True)
+        with warnings.catch_warnings():
+            # vLLM leaves its ZeroMQ context to the garbage collector, which complains of it.
+            warnings.simplefilter("ignore", ResourceWarning)
+            self._llm = None
+            gc.collect()

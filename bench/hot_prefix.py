@@ -56,7 +56,7 @@ async def run_mode(mode: str) -> dict[str, Any]:
             await flood()
             results.append(await ask())
     finally:
-        engine.shutdown()
+        await engine.stop()
     return {"hit_ratio": mean(ratio for ratio, _ in results), "ttft_s": mean(seconds for _, seconds in results)}
 
 

@@ -123,7 +123,7 @@ async def run(changes: int) -> dict[str, Any]:
         await rounds_until(turning, load, [first, second, alone], count)
         restored = (await engine.order({"restore": True, "read": True}))["read"]
     finally:
-        engine.shutdown()
+        await engine.stop()
     return {
         "changes": count.changes,
         "not_applied": count.not_applied,

@@ -157,7 +157,7 @@ async def run_mode(mode: str) -> dict[str, Any]:
             batch_done_s = await work
         return asdict(replace(load.result(batch_done_s), others_ratio=round(contention.others_ratio(), 3)))
     finally:
-        engine.shutdown()
+        await engine.stop()
 
 
 def run_child(mode: str) -> dict[str, Any]:

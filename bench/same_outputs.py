@@ -57,7 +57,7 @@ async def engine_answers(choice: EngineChoice, prompts: list[list[int]], concurr
     try:
         return [await answers_of(engine, prompts, concurrency=concurrency) for concurrency in concurrencies]
     finally:
-        engine.shutdown()
+        await engine.stop()
 
 
 def differing(answers: Answers, accepted: list[Answers]) -> int:

@@ -19,6 +19,9 @@ _GATE = 3.0
 _SMOOTHING = 0.05
 # Deviations below this share of the prediction are noise and gate nothing.
 _NOISE_RATIO = 0.05
+# So many steps, each off by more than this share and all to one side, are no chance (1 in 128 for a fair coin).
+_ONE_SIDED_STEPS = 8
+_FAR_RATIO = 0.15
 # The prior is trusted as much as this many standard deviations of its own size.
 _PRIOR_SPREAD = 1.0
 # Features are divided by these so that the five are of one size in usual steps.
@@ -61,17 +64,19 @@ class StepTimeModel:
     """
 
     def __init__(self, *, prior: StepTimeCoefficients, caps: StepTimeCoefficients) -> None:
-        self._theta = _scaled(prior)
+        self._prior = _scaled(prior)
+        self._theta = self._prior
         self._caps = _scaled(caps)
         self._limits = [
             (_PRIOR_SPREAD * max(value, cap * 1e-3)) ** 2 for value, cap in zip(self._theta, self._caps, strict=True)
         ]
-        self._spread = [[limit if row == column else 0.0 for column in range(_SIZE)] for row, limit in enumerate(self._limits)]
+        self._spread = self._unsure()
         # Variance of a measurement: a tenth of the smallest whole step. Small against a wrong prior, which is soon unlearnt.
         self._noise = (0.1 * max(self._theta[0], 1e-4)) ** 2
         self._deviation_s: float | None = None
         self._relative_error: float | None = None
         self._observations = 0
+        self._one_sided = 0
 
     @property
     def coefficients(self) -> StepTimeCoefficients:
@@ -102,8 +107,10 @@ class StepTimeModel:
         features = _features(work)
         predicted_s = _dot(self._theta, features)
         residual_s = seconds - predicted_s
-        self._learn(features, self._gated(residual_s, predicted_s))
-        self._note_error(residual_s, seconds)
+        gated_s = self._gated(residual_s, predicted_s)
+        self._learn(features, gated_s)
+        self._note_error(abs(gated_s), abs(residual_s) / seconds)
+        self._note_side(residual_s, max(seconds, predicted_s))
         return predicted_s
 
     def most_prefill_tokens(self, *, target_s: float, beside: StepWork, computed_tokens: int) -> int:
@@ -120,20 +127,30 @@ class StepTimeModel:
         return min(int(2 * room_s / denominator), 2**31) if denominator > 0 else 2**31
 
     def _gated(self, residual_s: float, predicted_s: float) -> float:
-        """Cut a residual down to the gate; before a deviation is known nothing is cut."""
-        if self._deviation_s is None:
-            return residual_s
-        gate_s = _GATE * max(self._deviation_s, _NOISE_RATIO * predicted_s)
+        """Cut a residual down to the gate. The first step, often a cold and slow one, is held against its prediction: a machine
+        many times slower than the prior is learnt in a few steps, and one stall is not mistaken for it."""
+        usual_s = predicted_s if self._deviation_s is None else self._deviation_s
+        gate_s = _GATE * max(usual_s, _NOISE_RATIO * predicted_s)
         return math.copysign(min(abs(residual_s), gate_s), residual_s)
 
-    def _note_error(self, residual_s: float, seconds: float) -> None:
-        deviation_s, error = abs(residual_s), abs(residual_s) / seconds
-        if self._deviation_s is None or self._relative_error is None:
-            self._deviation_s, self._relative_error = deviation_s, error
-        else:
-            self._deviation_s += _SMOOTHING * (deviation_s - self._deviation_s)
-            self._relative_error += _SMOOTHING * (error - self._relative_error)
+    def _note_error(self, deviation_s: float, error: float) -> None:
+        before_s, before = self._deviation_s, self._relative_error
+        self._deviation_s = deviation_s if before_s is None else before_s + _SMOOTHING * (deviation_s - before_s)
+        self._relative_error = error if before is None else before + _SMOOTHING * (error - before)
         self._observations += 1
+
+    def _note_side(self, residual_s: float, scale_s: float) -> None:
+        """Where step after step is far off to the same side, what was learnt holds no longer, or never did: begin anew."""
+        if abs(residual_s) <= _FAR_RATIO * scale_s:
+            self._one_sided = 0
+            return
+        side = 1 if residual_s > 0 else -1
+        self._one_sided = self._one_sided + side if self._one_sided * side > 0 else side
+        if abs(self._one_sided) >= _ONE_SIDED_STEPS:
+            self._theta, self._spread, self._deviation_s, self._one_sided = self._prior, self._unsure(), None, 0
+
+    def _unsure(self) -> list[list[float]]:
+        return [[limit if row == column else 0.0 for column in range(_SIZE)] for row, limit in enumerate(self._limits)]
 
     def _learn(self, features: list[float], residual_s: float) -> None:
         spread = self._spread

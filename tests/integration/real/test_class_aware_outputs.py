@@ -25,7 +25,7 @@ class _Real:
         self.loop = asyncio.new_event_loop()
         stock = self.run(self._start(EngineChoice(max_active_sequences=16)))
         self.stock_answers = self.run(answers_of(stock, make_prompts(_PROMPTS), concurrency=4))
-        stock.shutdown()
+        self.run(stock.stop())
         self.engine = self.run(self._start(EngineChoice(scheduler_cls=CLASS_AWARE, max_active_sequences=16)))
 
     async def _start(self, choice: EngineChoice) -> DirectEngine:
@@ -43,7 +43,7 @@ class _Real:
 def real() -> Iterator[_Real]:
     held = _Real()
     yield held
-    held.engine.shutdown()
+    held.run(held.engine.stop())
     held.loop.close()
 
 

@@ -98,6 +98,19 @@ def test_one_stalled_step_moves_predictions_little() -> None:
     assert model.predict_s(usual) == pytest.approx(before_s, rel=0.2)
 
 
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("cold_s", [(3.0,), (3.0, 1.0, 2.0)], ids=["one", "three"])
+def test_cold_first_steps_are_unlearnt_within_a_few_dozen(cold_s: tuple[float, ...], seed: int) -> None:
+    rng, model = random.Random(seed), _model()
+    errors = []
+    for extra_s in (*cold_s, *[0.0] * 60):
+        work = _some_work(rng)
+        predicted_s = model.observe(work, extra_s + _true_s(work))
+        errors.append(abs(predicted_s - _true_s(work)) / _true_s(work))
+
+    assert sum(errors[-30:]) / 30 < 0.25
+
+
 def test_steady_state_does_not_blow_the_unseen_up() -> None:
     model = _model()
     for _ in range(5000):
