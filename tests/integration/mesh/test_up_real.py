@@ -78,7 +78,7 @@ async def _until_generating(mesh: Mesh) -> None:
 @pytest.mark.xfail(
     raises=TimeoutError,
     strict=False,
-    reason="in one of six runs the engine that `twinlane up` had started again wrote nothing and never registered; cause not found",
+    reason="in one of six runs the engine that was started again wrote nothing and never registered; cause not found",
 )
 def test_restarted_engine_answers_again(mesh: Mesh) -> None:
     asyncio.run(wait_answering(mesh, limit_s=200))
